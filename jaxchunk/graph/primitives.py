@@ -33,8 +33,13 @@ class Reducer(Protocol):
     """A fold over dropped axes. States are tuples of arrays of the space's rank, dropped axes of size 1.
 
     `lift` reduces a sub-tile to a state along the given axes, `combine` joins two states (it is
-    associative, and the first one comes first in the array), `finish` makes the result of a state.
+    associative, and doesn't depend on which of the two comes first in the array), `identity` is a
+    scalar per state array that `combine` passes over, `finish` makes the result of a state.
+    `contracts`: operands follow some of the axes only, and `lift` is a contraction of them.
     """
+
+    @property
+    def contracts(self) -> bool: ...
 
     @property
     def name(self) -> str: ...
@@ -42,6 +47,7 @@ class Reducer(Protocol):
     def key(self) -> Hashable: ...
     def lift(self, values: Values, axes: tuple[int, ...]) -> Values: ...
     def combine(self, first: Values, second: Values) -> Values: ...
+    def identity(self, dtypes: Sequence[np.dtype[Any]]) -> tuple[Any, ...]: ...
     def finish(self, state: Values) -> Any: ...
     def state_dtypes(self, dtypes: Sequence[np.dtype[Any]]) -> tuple[np.dtype[Any], ...]: ...
     def empty(self, shape: tuple[int, ...], dtypes: Sequence[np.dtype[Any]]) -> Any:
@@ -87,6 +93,8 @@ class Blockwise:
         Whether scalar operands choose an algorithm, so that they belong to the key.
     flops
         Rough operations an element of the space, for the cost model.
+    body_dtype
+        What the body gives, where that isn't the result's dtype (a fold's).
     """
 
     name: str
@@ -102,6 +110,7 @@ class Blockwise:
     exact: bool = False
     literal: bool = False
     flops: float = 1.0
+    body_dtype: np.dtype[Any] | None = None
 
     @property
     def key(self) -> Hashable:

@@ -1,0 +1,226 @@
+"""Arrays from what others hold: Python scalars and lists, NumPy and JAX arrays, DLPack, buffers."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxchunk.array_api import _build, _views
+from jaxchunk.array_api import _dtypes as dt
+from jaxchunk.array_api._array import Array
+from jaxchunk.array_api._build import DType
+from jaxchunk.array_api._devices import Device, as_device
+from jaxchunk.graph.grid import ChunksLike, normalize_chunks
+from jaxchunk.graph.node import Node
+from jaxchunk.graph.primitives import Source
+from jaxchunk.run.memory_array import MemoryArray
+
+# Arrays of up to this size are copied when they are handed over: later changes don't show.
+COPIED_BYTES = 2**20
+
+_tokens = itertools.count()
+
+
+def asarray(
+    obj: Any,
+    /,
+    *,
+    dtype: DType | None = None,
+    device: Device | str | None = None,
+    copy: bool | None = None,
+    chunks: ChunksLike | None = None,
+) -> Array:
+    """Make an array of something that holds values.
+
+    Parameters
+    ----------
+    obj
+        An array of this library, which is given back as it is where nothing else is asked for; a
+        Python scalar or nested lists of them; a NumPy array; a `jax.Array`, which pins the result
+        to its device; an object with DLPack or the buffer protocol.
+    dtype
+        Of the result. By default that of `obj`, or for Python scalars the default of their kind.
+    device
+        Where to pin the array; by default it stays where `obj` is pinned, or free.
+    copy
+        True: values are copied now, whatever the size. False: they are never copied, ValueError if
+        that can't be. None: NumPy arrays of up to 1 MiB are copied now; of a larger one the values
+        are read tile by tile when something is computed from them, so don't change it before.
+    chunks
+        How to cut the array, as for `Array.rechunk`; by default blocks of at most 16 MiB.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    TypeError
+        For dtypes that the namespace does not have (object, strings, dates), values traced by JAX,
+        and lists that hold arrays.
+    ValueError
+        For ragged lists, and where `copy=False` can't be.
+
+    Examples
+    --------
+    >>> import jaxchunk.array_api as xp
+    >>> xp.asarray([[1, 2], [3, 4]]).compute()
+    array([[1, 2],
+           [3, 4]])
+    """
+    wanted = None if dtype is None else dt.as_dtype(dtype)
+    if isinstance(obj, Array):
+        node = obj._node
+        if copy is False and wanted not in (None, node.dtype):
+            raise ValueError(f"asarray: copy=False, but the array has dtype {node.dtype}, not {wanted}")
+        if copy is not True and wanted in (None, node.dtype) and device is None and chunks is None:
+            return obj
+    else:
+        values, where = _values(obj, wanted, copy)
+        node = from_numpy(values, chunks, Device(*where) if where else None)
+    if wanted is not None and wanted != node.dtype:
+        dt.check_cast(node.dtype, wanted)
+        node = _build.cast(node, wanted)
+    if chunks is not None:
+        node = _views.rechunk(node, normalize_chunks(chunks, node.shape, node.dtype.itemsize, node.grid))
+    array = Array(node)
+    place = as_device(device)
+    return array if place is None else array.to_device(place)
+
+
+def from_numpy(values: np.ndarray[Any, Any], chunks: ChunksLike | None = None, device: Device | None = None) -> Node:
+    """The node of a NumPy array that nobody changes any more."""
+    grid = normalize_chunks(chunks, values.shape, values.dtype.itemsize)
+    if values.ndim == 0:
+        return _build.pinned(_build.constant(values[()], values.dtype), device)
+    if values.size == 0:
+        return _build.pinned(_build.filled(0, values.dtype, grid), device)
+    return Node(Source(MemoryArray(values, grid), next(_tokens)), (), grid, values.dtype, device)
+
+
+def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarray[Any, Any], tuple[str, int] | None]:
+    """The values of an object as a NumPy array, copied where they must be, and the device they're on."""
+    where = None
+    if isinstance(obj, np.ndarray | np.generic):
+        values, fresh = np.asarray(obj), isinstance(obj, np.generic)
+    elif _is_jax(obj):
+        values, where, fresh = _of_jax(obj)
+    elif isinstance(obj, dt.Scalar | list | tuple | range):
+        if copy is False:
+            raise ValueError(f"asarray: copy=False, but a {type(obj).__name__} can only be copied")
+        values, fresh = _of_python(obj, dtype), True
+    elif hasattr(obj, "__dlpack__"):
+        values, fresh = _of_dlpack(obj, copy), copy is True
+    else:
+        values, fresh = _of_buffer(obj), False
+    supported = dt.as_dtype(values.dtype)
+    if values.dtype != supported or not values.dtype.isnative:
+        if copy is False:
+            raise ValueError("asarray: copy=False, but the values are not in this machine's byte order")
+        values, fresh = values.astype(supported), True
+    if not fresh and copy is not False and (copy or (values.nbytes <= COPIED_BYTES and where is None)):
+        values = values.copy()
+    return values, where
+
+
+def _of_python(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
+    """Scalars and nested sequences: ints become int64, and what doesn't fit is an error, as are arrays."""
+    if _holds_arrays(obj):
+        raise TypeError("asarray: a list of arrays; use stack or concat to join them")
+    try:
+        values = np.asarray(obj, dtype=dtype)
+    except ValueError as error:
+        raise ValueError(f"asarray: {error}") from None
+    if dtype is None and values.size == 0:
+        values = values.astype(dt.float64)
+    if values.dtype.kind in "iuO" and dtype is None:
+        try:
+            values = values.astype(dt.int64, casting="same_kind") if values.dtype.kind != "u" else np.asarray(obj, "int64")
+        except TypeError:
+            raise TypeError(f"asarray: the values are no bools or numbers, or too large for int64: {obj!r:.80}") from None
+        except OverflowError as error:
+            raise OverflowError(f"asarray: {error}; give dtype=uint64 for integers from 2**63 on") from None
+    return values
+
+
+def _holds_arrays(obj: Any) -> bool:
+    if isinstance(obj, list | tuple):
+        return any(_holds_arrays(item) for item in obj)
+    return isinstance(obj, Array) or _is_jax(obj)
+
+
+def _is_jax(obj: Any) -> bool:
+    """Whether an object is JAX's, told without importing JAX where nobody has."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(obj, jax.Array)
+
+
+def _of_jax(obj: Any) -> tuple[np.ndarray[Any, Any], tuple[str, int] | None, bool]:
+    """A JAX array's values: its own memory on a CPU, a copy of them elsewhere; and its device."""
+    import jax
+
+    if isinstance(obj, jax.core.Tracer):
+        raise TypeError("asarray: a value traced by JAX has no elements yet; call jaxchunk outside jit, vmap and grad")
+    if jax.dtypes.issubdtype(obj.dtype, jax.dtypes.extended):
+        raise TypeError(f"asarray: dtype {obj.dtype}; for random keys use jax.random.key_data first")
+    if obj.is_deleted():
+        raise ValueError("asarray: the jax.Array was deleted or donated")
+    dt.as_dtype(np.dtype(obj.dtype))
+    devices = list(obj.devices())
+    if len(devices) > 1:
+        raise ValueError(f"asarray: the jax.Array lies on {len(devices)} devices; put it on one with jax.device_put")
+    device = devices[0]
+    return np.asarray(obj), (device.platform, device.id), device.platform != "cpu"
+
+
+def _of_dlpack(obj: Any, copy: bool | None) -> np.ndarray[Any, Any]:
+    return np.from_dlpack(obj, copy=copy)
+
+
+def _of_buffer(obj: Any) -> np.ndarray[Any, Any]:
+    """Whatever else NumPy can read without making objects of it."""
+    try:
+        return np.asarray(memoryview(obj))
+    except TypeError:
+        values = np.asarray(obj)
+    if values.dtype.kind == "O":
+        raise TypeError(f"asarray: can't make an array of a {type(obj).__name__}")
+    return values
+
+
+def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: bool | None = None) -> Array:
+    """Make an array of one of another library that has `__dlpack__`.
+
+    Parameters
+    ----------
+    x
+        The array.
+    device
+        Where to pin the result; None leaves it free.
+    copy
+        As for `asarray`, but that False raises BufferError where a copy can't be avoided.
+
+    Raises
+    ------
+    AttributeError
+        If `x` has no `__dlpack__` method.
+    BufferError
+        If its memory can't be exported to the host.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import jaxchunk.array_api as xp
+    >>> xp.from_dlpack(np.arange(3)).compute()
+    array([0, 1, 2])
+    """
+    if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
+        raise AttributeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use asarray")
+    if isinstance(x, Array):
+        return asarray(x, device=device, copy=copy)
+    values = np.from_dlpack(x, device="cpu", copy=copy)
+    return asarray(values, device=device, copy=copy)

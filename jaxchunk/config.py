@@ -1,0 +1,188 @@
+"""Settings: memory budgets and how runs behave.
+
+Precedence: ``with config.set(...)`` (this context only) > ``config.set(...)`` (the process) >
+environment variables (``JAXCHUNK_DEVICE_MEMORY``, …) > defaults. A run takes one snapshot at its start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import math
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Settings", "available_memory", "get", "parse_bytes", "set"]
+
+_UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
+_UNITS |= {unit + "b": size for unit, size in _UNITS.items() if unit not in ("", "b")}
+_UNITS |= {unit + "ib": 2 ** (10 * i) for i, unit in enumerate("kmgtp", start=1)}
+_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One snapshot of all settings.
+
+    Attributes
+    ----------
+    device_memory, host_memory
+        Budgets in bytes, or None: on a CPU there is one pool, `host_memory` or, where only that is
+        given, `device_memory`; with neither, half of the memory that the process may use.
+    spill_directory
+        Where intermediates go that memory doesn't hold.
+    threads
+        Threads that compute and do I/O together; None stands for the number of cores.
+    progress
+        True shows a progress bar, False doesn't, None shows it on a terminal.
+    """
+
+    device_memory: int | None = None
+    host_memory: int | None = None
+    spill_directory: str | None = None
+    threads: int | None = None
+    progress: bool | None = None
+
+    @property
+    def budget(self) -> int:
+        """The bytes that data may take, on a CPU platform."""
+        if self.host_memory is not None and self.device_memory is not None:
+            return min(self.host_memory, self.device_memory)
+        if self.host_memory is not None:
+            return self.host_memory
+        if self.device_memory is not None:
+            return self.device_memory
+        return int(available_memory() * _SHARE)
+
+    @property
+    def cores(self) -> int:
+        if self.threads is not None:
+            return self.threads
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    @property
+    def spill(self) -> Path:
+        return Path(self.spill_directory or tempfile.gettempdir())
+
+
+_process = Settings()
+_context: contextvars.ContextVar[tuple[tuple[str, Any], ...]] = contextvars.ContextVar("jaxchunk_config", default=())
+
+
+def parse_bytes(value: int | float | str, name: str) -> int:
+    """A number of bytes from an int, or a text such as "512 MiB", "2GB", "1.5 GiB".
+
+    Raises
+    ------
+    ValueError
+        For what is no number of bytes: 0, negative, NaN, infinite, unknown units.
+    TypeError
+        For anything but a number or a text.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError(f"{name}={value!r}: a number of bytes or a text such as '2 GiB', not {type(value).__name__}")
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)\s*", value.lower())
+        if match is None or match[2] not in _UNITS:
+            raise ValueError(f"{name}={value!r}: write a number and a unit such as B, MB, MiB, GB, GiB")
+        try:
+            number = float(match[1]) * _UNITS[match[2]]
+        except ValueError:
+            raise ValueError(f"{name}={value!r}: {match[1]!r} is no number") from None
+    else:
+        number = value
+    if not math.isfinite(number) or number < 1:
+        raise ValueError(f"{name}={value!r}: a budget is a finite number of bytes, at least 1")
+    return int(number)
+
+
+def _checked(changes: dict[str, Any]) -> dict[str, Any]:
+    known = {f.name for f in fields(Settings)}
+    checked: dict[str, Any] = {}
+    for name, value in changes.items():
+        if name not in known:
+            raise ValueError(f"no setting is called {name!r}; there are {', '.join(sorted(known))}")
+        if value is not None and name.endswith("_memory"):
+            value = parse_bytes(value, name)
+        elif name == "threads" and value is not None:
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"threads={value!r}: an int, not {type(value).__name__}")
+            if value < 1:
+                raise ValueError(f"threads={value!r}: at least 1")
+        elif name == "progress" and value not in (None, True, False):
+            raise TypeError(f"progress={value!r}: True, False or None")
+        elif name == "spill_directory" and value is not None:
+            value = os.fspath(value)
+        checked[name] = value
+    return checked
+
+
+class set:  # noqa: N801  (it reads as a verb: config.set(...))
+    """Change settings: for the process when called, for this context when used in ``with``.
+
+    Parameters
+    ----------
+    **changes
+        Fields of :class:`Settings`. Memory as bytes or texts such as "512 MiB".
+
+    Raises
+    ------
+    ValueError
+        Budgets that are 0, negative, NaN or of an unknown unit; unknown settings.
+
+    Examples
+    --------
+    >>> import jaxchunk as jc
+    >>> with jc.config.set(host_memory="512 MiB"):
+    ...     jc.config.get().budget
+    536870912
+    """
+
+    def __init__(self, **changes: Any) -> None:
+        global _process
+        self._changes = _checked(changes)
+        self._before = _process
+        self._token: contextvars.Token[Any] | None = None
+        _process = replace(_process, **self._changes)
+
+    def __enter__(self) -> Settings:
+        global _process
+        _process = self._before
+        self._token = _context.set((*_context.get(), *self._changes.items()))
+        return get()
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        _context.reset(self._token)
+
+
+def get() -> Settings:
+    """The settings in force here and now."""
+    settings = _process
+    for name in ("device_memory", "host_memory"):
+        text = os.environ.get(f"JAXCHUNK_{name.upper()}")
+        if text and getattr(settings, name) is None:
+            settings = replace(settings, **{name: parse_bytes(text, f"JAXCHUNK_{name.upper()}")})
+    if settings.spill_directory is None and os.environ.get("JAXCHUNK_SPILL_DIRECTORY"):
+        settings = replace(settings, spill_directory=os.environ["JAXCHUNK_SPILL_DIRECTORY"])
+    return replace(settings, **dict(_context.get()))
+
+
+def available_memory() -> int:
+    """Bytes the process may use: the machine's, or the container's limit where that is lower."""
+    limits = []
+    with contextlib.suppress(ValueError, OSError):
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    limits.extend(_cgroup_limits())
+    return min(limits) if limits else 4 * 2**30
+
+
+def _cgroup_limits() -> Iterator[int]:
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            yield int(Path(path).read_text())

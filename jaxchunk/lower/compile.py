@@ -1,0 +1,219 @@
+"""Compiled kernels and their cache.
+
+Kernels are kept by structure in one process-wide LRU that is bounded in bytes. Each is compiled
+from a function object of its own, which dies with it: JAX's own caches hang on function objects.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jaxlib
+import numpy as np
+
+from jaxchunk.lower.kernel import (
+    combine_function,
+    finish_function,
+    param_dtypes,
+    state_sizes,
+    step_function,
+    x64,
+)
+from jaxchunk.lower.program import Program
+
+CACHE_BYTES = 64 * 2**20
+# An executable's own size isn't told in full; this much was seen to stay per kernel (benchmarks/kernel_size.py).
+KERNEL_BYTES = 350_000
+
+Shape = tuple[int, ...]
+
+
+class Kernel(NamedTuple):
+    """A compiled function, with what the compiler says it needs besides arguments and results."""
+
+    call: Callable[..., Any]
+    temp_bytes: int | None
+    seconds: float
+
+
+class KernelCache:
+    """Least recently used kernels are dropped first; a kernel wanted by two threads is compiled once."""
+
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
+        self.limit = limit
+        self.compiled = 0
+        self.seconds = 0.0
+        self._kernels: OrderedDict[Hashable, Kernel] = OrderedDict()
+        self._compiling: dict[Hashable, threading.Event] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Kernel]) -> Kernel:
+        while True:
+            with self._lock:
+                known = self._kernels.get(key)
+                if known is not None:
+                    self._kernels.move_to_end(key)
+                    return known
+                event = self._compiling.get(key)
+                if event is None:
+                    self._compiling[key] = threading.Event()
+                    break
+            event.wait()
+        try:
+            kernel = make()
+            with self._lock:
+                self.compiled += 1
+                self.seconds += kernel.seconds
+                self._kernels[key] = kernel
+                while len(self._kernels) * KERNEL_BYTES > self.limit:
+                    self._kernels.popitem(last=False)
+            return kernel
+        finally:
+            with self._lock:
+                self._compiling.pop(key).set()
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kernels.clear()
+
+
+CACHE = KernelCache()
+
+
+def options(platform: str, tiny: bool) -> dict[str, Any]:
+    """Compiler options: `tiny` kernels are called too few times to be worth optimising."""
+    if platform != "cpu":
+        return {}
+    chosen: dict[str, Any] = {}
+    if tiny:
+        chosen |= {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
+    else:
+        chosen["xla_cpu_prefer_vector_width"] = 512
+    if tuple(int(n) for n in jaxlib.__version__.split(".")[:3]) == (0, 10, 2):
+        # This release gives wrong numbers where a small product is squared and summed; without its
+        # new fusion type it doesn't.
+        chosen["xla_cpu_experimental_ynn_fusion_type"] = ""
+    return chosen
+
+
+def compile_function(
+    function: Callable[..., Any], arguments: Any, platform: str, tiny: bool = False, donate: Sequence[int] = ()
+) -> Kernel:
+    """Trace and compile; `function` must be an object of its own."""
+    started = time.perf_counter()
+    with x64():
+        lowered = jax.jit(function, donate_argnums=tuple(donate), keep_unused=True).lower(*arguments)
+        compiled = lowered.compile(compiler_options=options(platform, tiny))
+    return Kernel(compiled, temp_bytes(compiled), time.perf_counter() - started)
+
+
+def temp_bytes(compiled: Any) -> int | None:
+    """What a kernel needs for itself, by the compiler's account; None where it has none."""
+    analysis = compiled.memory_analysis()
+    if analysis is None:
+        return None
+    return int(analysis.temp_size_in_bytes)
+
+
+class Kernels:
+    """The kernels of one stage's program, by tile shape."""
+
+    def __init__(self, program: Program, device: jax.Device, small: bool = False) -> None:
+        self.program = program
+        self.device = device
+        self.small = small
+        self._key = (program.key, device.platform, device.id, small)
+        self._hash = hash(self._key)
+        self._local: dict[Hashable, Kernel] = {}
+        vectors: dict[Any, list[Any]] = {dtype: [] for dtype in param_dtypes(program)}
+        for value in program.params:
+            vectors[value.dtype].append(value)
+        self._params_host = tuple(np.array(v, dtype) for dtype, v in vectors.items())
+        self._params: Any = None
+
+    def params(self) -> Any:
+        """The lifted scalars on the device, moved there once."""
+        if self._params is None:
+            with x64():
+                self._params = tuple(jax.device_put(v, self.device) for v in self._params_host)
+        return self._params
+
+    def step(self, tile: Shape, leaves: Sequence[jax.ShapeDtypeStruct]) -> Kernel:
+        """(params, starts, leaves, states, carries) → (outputs, states, carries); states are donated."""
+
+        def make() -> Kernel:
+            arguments = (self._params_avals(), self._starts_aval(), tuple(leaves), self.states(tile), self.carries(tile))
+            target = {} if self.device.platform == "cpu" else {"target": None}
+            function = step_function(self.program, tile, **target)
+            return compile_function(function, arguments, self.device.platform, self.small, donate=(3, 4))
+
+        return self._get(("step", tile, tuple(leaf.shape for leaf in leaves)), make)
+
+    def combine(self, group: int, tile: Shape) -> Kernel:
+        """(states, states) → states of one group: the first are donated."""
+
+        def make() -> Kernel:
+            states = self.group_states(group, tile)
+            function = combine_function(self.program, self.program.groups[group])
+            return compile_function(function, (states, states), self.device.platform, True, donate=(0,))
+
+        return self._get(("combine", group, self._kept(group, tile)), make)
+
+    def finish(self, group: int, tile: Shape, leaves: Sequence[jax.ShapeDtypeStruct]) -> Kernel:
+        """(params, starts, leaves, states) → the group's results."""
+
+        def make() -> Kernel:
+            arguments = (self._params_avals(), self._starts_aval(), tuple(leaves), self.group_states(group, tile))
+            function = finish_function(self.program, self.program.groups[group], self._kept(group, tile))
+            return compile_function(function, arguments, self.device.platform, True)
+
+        return self._get(("finish", group, self._kept(group, tile), tuple(leaf.shape for leaf in leaves)), make)
+
+    def states(self, tile: Shape) -> tuple[tuple[jax.ShapeDtypeStruct, ...], ...]:
+        return tuple(
+            tuple(jax.ShapeDtypeStruct(state_sizes(fold, tile), d) for d in fold.reducer.state_dtypes(fold.dtypes))
+            for fold in self.program.folds
+        )
+
+    def group_states(self, group: int, tile: Shape) -> tuple[tuple[jax.ShapeDtypeStruct, ...], ...]:
+        states = self.states(tile)
+        return tuple(states[fold] for fold in self.program.groups[group].folds)
+
+    def initial_states(self, tile: Shape) -> Any:
+        """States that hold nothing yet, made on the host (they are overwritten by donation)."""
+        return tuple(
+            tuple(np.full(s.shape, value, s.dtype) for s, value in zip(states, fold.reducer.identity(fold.dtypes), strict=True))
+            for fold, states in zip(self.program.folds, self.states(tile), strict=True)
+        )
+
+    def carries(self, tile: Shape) -> tuple[jax.ShapeDtypeStruct, ...]:
+        return tuple(
+            jax.ShapeDtypeStruct(tuple(1 if a == s.axis else n for a, n in enumerate(tile)), np.asarray(s.scanner.start(s.dtype)).dtype)
+            for s in self.program.scans
+        )
+
+    def initial_carries(self, tile: Shape) -> Any:
+        return tuple(
+            np.full(aval.shape, s.scanner.start(s.dtype), aval.dtype)
+            for aval, s in zip(self.carries(tile), self.program.scans, strict=True)
+        )
+
+    def _kept(self, group: int, tile: Shape) -> Shape:
+        return tuple(1 if a in self.program.groups[group].dropped else n for a, n in enumerate(tile))
+
+    def _params_avals(self) -> Any:
+        return tuple(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in self._params_host)
+
+    def _starts_aval(self) -> Any:
+        return jax.ShapeDtypeStruct((len(self.program.indices),), np.dtype("int64"))
+
+    def _get(self, which: Hashable, make: Callable[[], Kernel]) -> Kernel:
+        kernel = self._local.get(which)
+        if kernel is None:
+            kernel = self._local[which] = CACHE.get((self._key, which), make)
+        return kernel

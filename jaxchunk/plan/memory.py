@@ -1,0 +1,166 @@
+"""What a stage may hold: an upper bound from shapes alone, nothing compiled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxchunk.graph.grid import Grid
+from jaxchunk.lower.kernel import SUBTILE, state_sizes, subtiles
+from jaxchunk.lower.program import Block, Program
+from jaxchunk.run.pool import block_bytes
+from jaxchunk.run.sinks import WriteSink
+from jaxchunk.run.stage import GroupPlan, Leaf, Output
+from jaxchunk.run.views import Pieced
+from jaxchunk.store.stored import StoredArray
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes of a stage: `task` per task in flight, `shared` once (states that wait to be joined)."""
+
+    task: int
+    shared: int
+
+    def total(self, in_flight: int) -> int:
+        return in_flight * self.task + self.shared
+
+
+def stage_need(
+    program: Program | None,
+    leaves: Sequence[Leaf],
+    outputs: Sequence[Output],
+    groups: Sequence[GroupPlan],
+    tiles: Grid,
+    outer: Sequence[int],
+    parts: int,
+    in_flight: int,
+    io_threads: int,
+    temp_bytes: int | None = None,
+) -> Need:
+    """The bound for one way to tile a stage.
+
+    Parameters
+    ----------
+    io_threads
+        How many chunks a task may decode or encode at once.
+    temp_bytes
+        The compiled kernel's temporaries, where they are known already.
+    """
+    tile = tuple(max(1, axis.largest) for axis in tiles)
+    task = sum(leaf_bytes(leaf, tile, io_threads) for leaf in leaves)
+    task += sum(_padded(output.dtype.itemsize * math.prod(tile[a] for a in output.kept)) for output in outputs)
+    # A sink may need the tile once more in its own layout, and a buffer to encode it.
+    task += max((sink_bytes(output, tile, io_threads) for output in outputs), default=0)
+    shared = 0
+    if program is not None:
+        states = [_state_bytes(program, i, tile) for i in range(len(program.folds))]
+        task += sum(states)
+        # The new state is written over the old one, but for folds made in one piece.
+        task += sum(states) if program.direct else 0
+        task += 4 * sum(_carry_bytes(program, tile))
+        task += temporaries(program, tile) if temp_bytes is None else temp_bytes
+        for group in groups:
+            kept = tuple(1 if a in group.dropped else n for a, n in enumerate(tile))
+            state = sum(states[f] for f in group.folds)
+            finish = sum(leaf_bytes(leaf, kept, io_threads) for leaf in group.leaves)
+            finish += sum(_padded(o.dtype.itemsize * math.prod(kept)) for o in group.outputs)
+            finish += max((sink_bytes(o, kept, io_threads) for o in group.outputs), default=0)
+            epilogue = next(g.epilogue for g in program.groups if g.dropped == group.dropped)
+            finish += 2 * math.prod(kept) * _widest(epilogue, kept)
+            task += finish
+            if parts > 1 or any(tiles[a].nblocks > 1 for a in outer if a in group.dropped):
+                shared += state * (open_tiles(group.dropped, tiles, outer) + in_flight)
+    return Need(task, shared)
+
+
+def open_tiles(dropped: Sequence[int], tiles: Grid, outer: Sequence[int]) -> int:
+    """How many kept tiles of a group are under way at once: those inside the first outer axis it folds."""
+    first = next((i for i, a in enumerate(outer) if a in dropped), len(outer))
+    return math.prod(tiles[a].nblocks for a in outer[first:] if a not in dropped)
+
+
+def leaf_bytes(leaf: Leaf, tile: Sequence[int], io_threads: int) -> int:
+    """A leaf's tile and what reading it takes besides."""
+    nbytes = _padded(leaf.dtype.itemsize * math.prod(n for n, s in zip(tile, leaf.spans, strict=True) if s))
+    return nbytes + reading_bytes(leaf.view.base, leaf.view.maps, tile, io_threads)
+
+
+def reading_bytes(base: Any, maps: Sequence[Any], tile: Sequence[int], io_threads: int) -> int:
+    if isinstance(base, StoredArray):
+        chunk = _padded(base.dtype.itemsize * math.prod(axis.largest for axis in base.grid))
+        chunks = 1
+        for axis, m in zip(base.grid, maps, strict=True):
+            if m.axis is not None and axis.largest:
+                chunks *= -(-tile[m.axis] * abs(m.step) // axis.largest)
+        return min(io_threads, max(1, chunks)) * (chunk + base.scratch_bytes)
+    if isinstance(base, Pieced):
+        whole = _padded(base.dtype.itemsize * math.prod(tile[m.axis] * abs(m.step) for m in maps if m.axis is not None))
+        return 2 * whole + sum(
+            max(0, reading_bytes(v.base, v.maps, [a.largest for a in base.grid], 1)) for v in base.operands[:2]
+        )
+    if getattr(base, "tier", "") == "disk":
+        return _padded(base.dtype.itemsize * math.prod(axis.largest for axis in base.grid))
+    return 0
+
+
+def sink_bytes(output: Output, tile: Sequence[int], io_threads: int) -> int:
+    whole = _padded(output.dtype.itemsize * math.prod(tile[a] for a in output.kept))
+    most = 0
+    for sink in output.sinks:
+        if isinstance(sink, WriteSink):
+            unit = output.dtype.itemsize * math.prod(axis.largest for axis in sink.grid)
+            most = max(most, min(io_threads, -(-whole // max(1, unit))) * (unit + sink.encode_bytes))
+    return most
+
+
+def temporaries(program: Program, tile: tuple[int, ...]) -> int:
+    """What a step kernel needs for itself: some sub-tiles, or whole tiles where it can't be cut."""
+    widths = [i.dtype.itemsize for i in program.body.instrs if i.kind in ("call", "scan")]
+    if program.direct or subtiles(tile) is None:
+        sizes = [
+            i.dtype.itemsize * math.prod(n for n, s in zip(tile, i.spans, strict=True) if s)
+            for i in program.body.instrs
+            if i.kind in ("call", "scan", "index")
+        ]
+        lifted = sum(_state_bytes(program, i, tile) for i in range(len(program.folds)))
+        operands = 0
+        if any(f.reducer.contracts for f in program.folds):
+            # A contraction packs operands whose axes aren't in its order.
+            operands = sum(
+                program.body.instrs[a].dtype.itemsize
+                * math.prod(n for n, s in zip(tile, program.body.instrs[a].spans, strict=True) if s)
+                for f in program.folds
+                for a in f.args
+            )
+        return sum(sizes) + lifted + operands + 4096
+    lanes = sum(sum(d.itemsize for d in f.reducer.state_dtypes(f.dtypes)) for f in program.folds)
+    widest = max(widths, default=8)
+    return 2 * SUBTILE * (sum(widths) + 2 * lanes + widest) + sum(
+        _state_bytes(program, i, tile) for i in range(len(program.folds))
+    )
+
+
+def _state_bytes(program: Program, number: int, tile: Sequence[int]) -> int:
+    fold = program.folds[number]
+    size = math.prod(state_sizes(fold, tile))
+    return sum(_padded(size * d.itemsize) for d in fold.reducer.state_dtypes(fold.dtypes))
+
+
+def _carry_bytes(program: Program, tile: Sequence[int]) -> list[int]:
+    return [
+        np.asarray(s.scanner.start(s.dtype)).dtype.itemsize * math.prod(n for a, n in enumerate(tile) if a != s.axis)
+        for s in program.scans
+    ]
+
+
+def _widest(block: Block, tile: Sequence[int]) -> int:
+    return max((i.dtype.itemsize for i in block.instrs), default=8)
+
+
+def _padded(nbytes: int) -> int:
+    return block_bytes(nbytes)

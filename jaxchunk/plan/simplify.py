@@ -1,0 +1,175 @@
+"""Before planning: operations expanded, common subexpressions shared, moves pushed towards sources.
+
+One pass from the leaves up, linear in the graph. Nodes are shared by *identity*: sources by a token
+of their own each, constants by type and bits, everything else by operation and operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxchunk.graph.grid import auto_grid
+from jaxchunk.graph.node import Composite, Node, postorder
+from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Const, Iota, Reshape
+
+
+@dataclass(frozen=True)
+class PlanLimits:
+    """What expansions may depend on: the budget in bytes."""
+
+    budget: int
+
+
+class Simplifier:
+    """Canonical nodes for the nodes of a graph."""
+
+    def __init__(self, limits: PlanLimits) -> None:
+        self.limits = limits
+        self.known: dict[Node, Node] = {}
+        self._shared: dict[Hashable, Node] = {}
+
+    def simplify(self, roots: Iterable[Node]) -> list[Node]:
+        """The canonical node of each root; a remembered value is a leaf."""
+        roots = list(roots)
+        for node in postorder(roots, stop=lambda n: n.value is not None or n in self.known):
+            if node not in self.known:
+                self.known[node] = self._canonical(node)
+        return [self.known[root] for root in roots]
+
+    def _canonical(self, node: Node) -> Node:
+        if node.value is not None:
+            return self._share(("value", id(node.value)), node)
+        operands = tuple(self.known[operand] for operand in node.operands)
+        if isinstance(node.op, Composite):
+            expanded = node.op.expand(_with(node, operands), self.limits)
+            return self.simplify([expanded])[0]
+        node = _with(node, operands)
+        if isinstance(node.op, Affine):
+            node = _composed(node)
+        elif isinstance(node.op, Reshape):
+            node = self._pushed(node)
+        return self._share((node.op.key, *map(id, node.operands), node.shape, node.dtype.str, node.device), node)
+
+    def _share(self, key: Hashable, node: Node) -> Node:
+        return self._shared.setdefault(key, node)
+
+    def _pushed(self, node: Node) -> Node:
+        """A reshape moved below the elementwise operations that feed it.
+
+        It then is a region of a source's read, or arithmetic on positions, instead of an
+        intermediate array.
+        """
+        region = list(postorder(node.operands, stop=lambda n: not _carries_reshape(n)))
+        if not _carries_reshape(region[-1]) and not _absorbs_reshape(region[-1]):
+            if isinstance(region[-1].op, Reshape):
+                below = region[-1].operands[0]
+                return Node(Reshape(below.shape, node.shape), (below,), node.grid, node.dtype, node.device, node.where)
+            return node
+        moved: dict[Node, Node] = {}
+        for inner in region:
+            moved[inner] = inner if inner.ndim == 0 else self._moved(inner, node, moved)
+        return moved[region[-1]]
+
+    def _moved(self, inner: Node, node: Node, moved: dict[Node, Node]) -> Node:
+        grid = node.grid
+        if _carries_reshape(inner):
+            operands = tuple(moved[o] for o in inner.operands)
+            maps = tuple(tuple(range(len(node.shape))) if o.ndim else () for o in inner.operands)
+            op = inner.op
+            assert isinstance(op, Blockwise)
+            new = Blockwise(op.name, op.body, op.body_key, node.shape, maps, literal=op.literal, flops=op.flops)
+            result = Node(new, operands, grid, inner.dtype, inner.device, inner.where)
+        elif isinstance(inner.op, Affine):
+            result = Node(inner.op, inner.operands, grid, inner.dtype, inner.device, inner.where)
+        elif isinstance(inner.op, Iota):
+            result = _positions(node.shape, grid, inner)
+        else:
+            result = Node(Reshape(inner.shape, node.shape), (inner,), grid, inner.dtype, inner.device, inner.where)
+            return self._canonical_of(result)
+        return self._share((result.op.key, *map(id, result.operands), result.shape, result.dtype.str, result.device), result)
+
+    def _canonical_of(self, node: Node) -> Node:
+        if isinstance(node.op, Reshape) and isinstance(node.operands[0].op, Reshape) and node.operands[0].value is None:
+            below = node.operands[0].operands[0]
+            node = Node(Reshape(below.shape, node.shape), (below,), node.grid, node.dtype, node.device, node.where)
+        return self._share((node.op.key, *map(id, node.operands), node.shape, node.dtype.str, node.device), node)
+
+
+def _with(node: Node, operands: tuple[Node, ...]) -> Node:
+    if operands == node.operands:
+        return node
+    return Node(node.op, operands, node.grid, node.dtype, node.device, node.where)
+
+
+def _composed(node: Node) -> Node:
+    """An affine map of an affine map is one."""
+    inner, outer = node.operands[0], node.op
+    assert isinstance(outer, Affine)
+    if not isinstance(inner.op, Affine) or inner.value is not None:
+        return node
+    op = Affine(outer.name, compose(inner.op.maps, outer.maps))
+    return Node(op, inner.operands, node.grid, node.dtype, node.device, node.where)
+
+
+def compose(inner: tuple[AxisMap, ...], outer: tuple[AxisMap, ...]) -> tuple[AxisMap, ...]:
+    """The maps of reading through `outer` what is read through `inner`."""
+    composed = []
+    for axis, offset, step in inner:
+        if axis is None:
+            composed.append(AxisMap(None, offset))
+        else:
+            a, o, s = outer[axis]
+            composed.append(AxisMap(a, offset + step * o, step * s if a is not None else 1))
+    return tuple(composed)
+
+
+def _carries_reshape(node: Node) -> bool:
+    """An elementwise operation whose operands all have its shape, or are scalars."""
+    op = node.op
+    return (
+        node.value is None
+        and isinstance(op, Blockwise)
+        and op.reducer is None
+        and op.scanner is None
+        and not op.whole
+        and not op.exact
+        and op.body_key is not None
+        and all(o.ndim == 0 or (o.shape == node.shape and m == tuple(range(node.ndim))) for o, m in zip(node.operands, op.maps, strict=True))
+    )
+
+
+def _absorbs_reshape(node: Node) -> bool:
+    if node.value is not None:
+        return False
+    if isinstance(node.op, Affine):
+        return all(m.axis is None for m in node.op.maps)
+    return isinstance(node.op, Iota)
+
+
+def _positions(shape: tuple[int, ...], grid: object, iota: Node) -> Node:
+    """What a reshaped iota is: the row-major position, by arithmetic on the positions along each axis."""
+    int64 = np.dtype("int64")
+    strides = [1] * len(shape)
+    for axis in reversed(range(len(shape) - 1)):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    axes = [a for a, n in enumerate(shape) if n > 1]
+    chosen = [strides[a] for a in axes]
+
+    def body(*positions: object) -> object:
+        total: object = None
+        for position, stride in zip(positions, chosen, strict=True):
+            term = position * np.int64(stride)  # type: ignore[operator]
+            total = term if total is None else total + term  # type: ignore[operator]
+        return total
+
+    operands = [
+        Node(Iota(), (), auto_grid((shape[a],), 8), int64, iota.device, iota.where) for a in axes
+    ]
+    if not operands:
+        zero = Node(Const(np.int64(0)), (), (), int64, iota.device, iota.where)
+        return Node(Affine("full", ()), (zero,), grid, int64, iota.device, iota.where)  # type: ignore[arg-type]
+    op = Blockwise("positions", body, ("positions", shape), shape, tuple((a,) for a in axes))
+    return Node(op, operands, grid, int64, iota.device, iota.where)  # type: ignore[arg-type]

@@ -1,0 +1,202 @@
+"""Tiles: what a task computes, chosen from how arrays are stored and what memory there is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaxchunk.graph.grid import Axis, Grid
+from jaxchunk.plan.memory import Need
+from jaxchunk.run.stage import Leaf
+from jaxchunk.run.views import Pieced
+
+JOIN_BYTES = 4 * 2**20
+PARTS = 16
+DOT_SIDE = 4096
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What the planner knows of a stage's axes before it tiles them.
+
+    Attributes
+    ----------
+    units
+        Tiles are a multiple of it: whole stored chunks (or shards) are written.
+    stored
+        The chunk size of the largest source along the axis, or 1.
+    first
+        Where the first of these chunks ends, if not at its size.
+    fixed
+        Axes whose tiles are given: whole, or a user's blocks.
+    """
+
+    space: tuple[int, ...]
+    units: tuple[int, ...]
+    stored: tuple[int, ...]
+    first: tuple[int | None, ...]
+    fixed: dict[int, Axis]
+    itemsize: int
+    contraction: bool = False
+
+
+def describe(
+    space: tuple[int, ...],
+    leaves: Sequence[Leaf],
+    units: Sequence[int],
+    fixed: dict[int, Axis],
+    itemsize: int,
+    contraction: bool,
+) -> Axes:
+    """Find the chunk size that reading wants along each axis."""
+    stored: list[int] = [1] * len(space)
+    first: list[int | None] = [None] * len(space)
+    weight = [0] * len(space)
+    for leaf in leaves:
+        base = leaf.view.base
+        nbytes = leaf.dtype.itemsize * math.prod(base.shape)
+        for m, axis in zip(leaf.view.maps, base.grid, strict=True):
+            if m.axis is None or nbytes <= weight[m.axis] or isinstance(base, Pieced) or not axis.runs:
+                continue
+            weight[m.axis] = nbytes
+            size = max(1, axis.largest // abs(m.step))
+            stored[m.axis] = min(size, space[m.axis])
+            lead = -m.offset % axis.largest if m.step == 1 and axis.is_regular() else 0
+            first[m.axis] = lead if lead and units[m.axis] == 1 else None
+    return Axes(space, tuple(units), tuple(stored), tuple(first), fixed, itemsize, contraction)
+
+
+def candidates(axes: Axes, largest: int) -> Iterator[tuple[int, ...]]:
+    """Tiles to try, best first: the one that suits storage, then smaller and smaller ones.
+
+    Parameters
+    ----------
+    largest
+        Bytes beyond which a tile isn't grown to suit storage.
+    """
+    tile = preferred(axes, largest)
+    yield tuple(tile)
+    while True:
+        ratios = [
+            (tile[a] / (axes.stored[a] * 1.0), tile[a], a)
+            for a in range(len(tile))
+            if a not in axes.fixed and tile[a] > axes.units[a]
+        ]
+        if not ratios:
+            return
+        _, _, axis = max(ratios)
+        half = -(-tile[axis] // 2)
+        tile[axis] = max(axes.units[axis], -(-half // axes.units[axis]) * axes.units[axis])
+        if tile[axis] > half and tile[axis] >= 2 * half:
+            tile[axis] = axes.units[axis]
+        yield tuple(tile)
+
+
+def preferred(axes: Axes, largest: int) -> list[int]:
+    space = axes.space
+    tile = []
+    for a, n in enumerate(space):
+        if a in axes.fixed:
+            tile.append(axes.fixed[a].largest)
+        else:
+            unit = axes.units[a]
+            tile.append(min(-(-max(axes.stored[a], unit) // unit) * unit, -(-n // unit) * unit))
+    if axes.contraction:
+        return _grown(axes, tile, lambda t, a: t[a] < DOT_SIDE)
+    return _grown(axes, tile, lambda t, a: math.prod(t) * axes.itemsize < JOIN_BYTES)
+
+
+def _grown(axes: Axes, tile: list[int], small: Callable[[list[int], int], bool]) -> list[int]:
+    """Join neighbouring chunks while a tile is small, along the last axes first."""
+    for a in reversed(range(len(tile))):
+        if a in axes.fixed:
+            continue
+        while tile[a] < axes.space[a] and small(tile, a):
+            tile[a] = min(2 * tile[a], -(-axes.space[a] // axes.units[a]) * axes.units[a])
+    return tile
+
+
+def grid_of(axes: Axes, tile: Sequence[int]) -> Grid:
+    """The tile grid: regular, but that it starts where the source's chunks do, or is given."""
+    return tuple(
+        axes.fixed[a] if a in axes.fixed else Axis.regular(n, t, axes.first[a] if t >= axes.stored[a] else None)
+        for a, (n, t) in enumerate(zip(axes.space, tile, strict=True))
+    )
+
+
+@dataclass(frozen=True)
+class Tiling:
+    tiles: Grid
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+    parts: int
+    in_flight: int
+    need: Need
+
+
+def choose(
+    axes: Axes,
+    outer: Sequence[int],
+    inner: Sequence[int],
+    room: int,
+    threads: int,
+    single: bool,
+    need: Callable[[Grid, Sequence[int], int, int], Need],
+    ordered: bool,
+) -> tuple[Tiling, bool]:
+    """The first candidate that fits in the room, and whether one did (else the smallest).
+
+    Parameters
+    ----------
+    single
+        One task at a time, since its kernel takes all cores itself.
+    need
+        Of (tiles, outer, parts, in flight).
+    """
+    tiling = None
+    for tile in candidates(axes, room // 2):
+        tiles = grid_of(axes, tile)
+        tasks = math.prod(tiles[a].nblocks for a in outer)
+        steps = math.prod(tiles[a].nblocks for a in inner)
+        parts = 1 if ordered or single else max(1, min(steps, -(-PARTS // max(1, tasks))))
+        for in_flight in dict.fromkeys((1 if single else max(1, min(threads, tasks * parts)), 1)):
+            tiling = Tiling(tiles, tuple(outer), tuple(inner), parts, in_flight, need(tiles, outer, parts, in_flight))
+            if tiling.need.total(in_flight) <= room:
+                return tiling, True
+    assert tiling is not None
+    return tiling, False
+
+
+def reads_per_chunk(leaf: Leaf, tiles: Grid) -> float:
+    """How often a source's chunk is decoded for the tiles of a stage, if none is kept: 1 is best."""
+    base: Any = leaf.view.base
+    times = 1.0
+    spanned = set()
+    for m, axis in zip(leaf.view.maps, base.grid, strict=True):
+        if m.axis is None or not axis.runs:
+            continue
+        spanned.add(m.axis)
+        tile = tiles[m.axis]
+        # Each cut between tiles that isn't one between chunks has one more chunk read twice.
+        met = 0
+        at = 0
+        for count, size in tile.runs:
+            span = size * abs(m.step)
+            first = m.offset + abs(m.step) * at if m.step > 0 else 0
+            if span % axis.largest == 0 and first % axis.largest == 0:
+                met += count * (span // axis.largest)
+            else:
+                met += count * (span - 1) / axis.largest + count
+            at += count * size
+        times *= max(1.0, met / max(1, len(axis.overlapping(*_extent(m, tile.length, axis.length)))))
+    for a, tile in enumerate(tiles):
+        if a not in spanned:
+            times *= tile.nblocks
+    return times
+
+
+def _extent(m: Any, length: int, whole: int) -> tuple[int, int]:
+    first, last = m.offset, m.offset + m.step * (length - 1)
+    return max(0, min(first, last)), min(whole, max(first, last) + 1)

@@ -1,0 +1,185 @@
+"""The local executor: a stage's tasks on threads, each reading, computing and writing its tiles."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+
+from jaxchunk.graph.grid import Box, block_box, box_shape
+from jaxchunk.run.chunks import ChunkCache
+from jaxchunk.run.groups import GroupState
+from jaxchunk.run.ledger import Ledger
+from jaxchunk.run.pool import Pool
+from jaxchunk.run.profile import StageCounters
+from jaxchunk.run.read import Reader, in_turn
+from jaxchunk.run.stage import Leaf, Stage, Task
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+class StageRun:
+    """One stage while it runs.
+
+    Parameters
+    ----------
+    cores
+        Threads in all. Tasks share them; where fewer tasks are in flight than there are cores,
+        each task's chunks are read and written on several threads.
+    on_task
+        Called after each task with (stage, tasks done).
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        ledger: Ledger,
+        pool: Pool,
+        cache: ChunkCache,
+        cores: int,
+        on_task: Callable[[Stage, int], None] = lambda stage, done: None,
+    ) -> None:
+        self.stage, self.ledger, self.pool, self.cache = stage, ledger, pool, cache
+        self.on_task = on_task
+        self.counters = StageCounters(stage.name)
+        self.workers = max(1, min(stage.in_flight, stage.tasks))
+        self._io = ThreadPoolExecutor(cores, "jaxchunk-io") if self.workers == 1 and cores > 1 else None
+        self.reader = Reader(stage, pool, cache, self.counters, self.spread)
+        self.groups = [GroupState(self, number) for number in range(len(stage.groups))]
+        self._tasks = stage.task_list()
+        self._lock = threading.Lock()
+        self._done = 0
+        self._error: BaseException | None = None
+
+    def spread(self, jobs: list[Callable[[], None]]) -> None:
+        """Run independent jobs, on several threads where this stage's tasks leave cores idle."""
+        if self._io is None or len(jobs) < 2:
+            in_turn(jobs)
+            return
+        futures = [self._io.submit(job) for job in jobs]
+        wait(futures)
+        for future in futures:
+            future.result()
+
+    def run(self) -> StageCounters:
+        started = time.perf_counter()
+        try:
+            if self.workers == 1:
+                self._work()
+            else:
+                threads = [
+                    threading.Thread(target=self._work, name=f"jaxchunk-{i}", daemon=True) for i in range(self.workers)
+                ]
+                for thread in threads:
+                    thread.start()
+                self._join(threads)
+        finally:
+            if self._io is not None:
+                self._io.shutdown()
+            self.counters.seconds = time.perf_counter() - started
+        if self._error is not None:
+            raise self._error
+        return self.counters
+
+    def _join(self, threads: list[threading.Thread]) -> None:
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException as error:
+            # Ctrl-C: let the tasks at hand end, start no more.
+            self._fail(error)
+            for thread in threads:
+                thread.join()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            if self._error is None:
+                self._error = error
+
+    def _work(self) -> None:
+        with jax.enable_x64(True):
+            while True:
+                with self._lock:
+                    task = next(self._tasks, None) if self._error is None else None
+                if task is None:
+                    return
+                try:
+                    self._task(task)
+                except BaseException as error:
+                    if isinstance(error, Exception):
+                        error.add_note(f"while computing {self.stage.name} (asked for at {self.stage.where}), task {task.outer}")
+                    self._fail(error)
+                    return
+                with self._lock:
+                    self._done += 1
+                    done = self._done
+                self.counters.add(tasks=1)
+                self.on_task(self.stage, done)
+
+    def _task(self, task: Task) -> None:
+        stage = self.stage
+        states: Any = None
+        carries: Any = ()
+        state_bytes = 0
+        first: tuple[int, ...] | None = None
+        for index in stage.steps_of(task):
+            box = stage.box(index)
+            leaves = [self.reader.leaf(leaf, box) for leaf in stage.leaves]
+            if stage.kernels is None:
+                self.deliver(stage.outputs[0], index, box, leaves[0], owned=True)
+                continue
+            if states is None:
+                first = index
+                states = stage.kernels.initial_states(box_shape(box))
+                state_bytes = sum(s.nbytes for state in states for s in state)
+                self.pool.give_room(state_bytes)
+                self.ledger.hold(state_bytes)
+            if stage.ordered is not None and index[stage.ordered] == 0:
+                carries = stage.kernels.initial_carries(box_shape(box))
+            states, carries = self._step(index, box, leaves, states, carries)
+        if stage.groups and first is not None:
+            for group in self.groups:
+                group.add(task, first, [states[f] for f in group.plan.folds])
+        self.ledger.release(state_bytes)
+
+    def _step(self, index: tuple[int, ...], box: Box, leaves: list[Array], states: Any, carries: Any) -> Any:
+        stage = self.stage
+        tile = box_shape(box)
+        kernel = stage.kernels.step(tile, [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves])
+        started = time.perf_counter()
+        out_bytes = sum(output.dtype.itemsize for output in stage.outputs) * int(np.prod(tile, dtype=np.int64))
+        carry_bytes = sum(c.nbytes for c in carries)
+        need = out_bytes + 2 * carry_bytes + (kernel.temp_bytes or 0)
+        self.pool.give_room(need)
+        with self.ledger.holding(need):
+            arrays = tuple(self.to_device(leaf) for leaf in leaves)
+            outputs, states, carries = kernel.call(stage.kernels.params(), stage.starts(box), arrays, states, carries)
+            jax.block_until_ready((outputs, states, carries))
+            del arrays, leaves
+            self.counters.add(compute_seconds=time.perf_counter() - started)
+            for output, value in zip(stage.outputs, outputs, strict=True):
+                self.deliver(output, index, box, np.asarray(value))
+        return states, carries
+
+    def to_device(self, leaf: Array) -> Any:
+        """Aligned blocks become device arrays without a copy on a CPU."""
+        return jax.device_put(leaf, self.stage.kernels.device, may_alias=True)
+
+    def deliver(self, output: Any, index: tuple[int, ...], box: Box, tile: Array, owned: bool = False) -> None:
+        """Pass one tile of a result on, without the axes that it doesn't keep."""
+        kept_box = tuple(box[a] for a in output.kept)
+        if output.grid is not None:
+            kept_box = block_box(output.grid, index)
+        shape = box_shape(kept_box)
+        if output.grid is None and tile.shape != shape:
+            tile = np.broadcast_to(tile, tuple(b - a if x in output.kept else 1 for x, (a, b) in enumerate(box))).reshape(shape)
+        for sink in output.sinks:
+            sink.put(tuple(index[a] for a in output.kept), kept_box, tile, self)
+
+    def group_leaves(self, leaves: list[Leaf], box: Box) -> list[Array]:
+        return [self.reader.leaf(leaf, box) for leaf in leaves]

@@ -1,0 +1,101 @@
+"""Host buffers: page-aligned blocks that are used again.
+
+Aligned memory reaches JAX without a copy, and the first touch of fresh memory costs half as much
+as decoding a chunk into it. A block is lent as a NumPy array over an exporter object, and comes
+back when that object dies: arrays can't tell, since NumPy and JAX keep references of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import weakref
+from collections import defaultdict, deque
+from typing import Any
+
+import numpy as np
+
+from jaxchunk.run.ledger import Ledger
+
+PAGE = mmap.PAGESIZE
+
+
+class Pool:
+    """Blocks by exact size; every byte mapped, lent or idle, is held in the ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.mapped = 0
+        self._idle: dict[int, list[mmap.mmap]] = defaultdict(list)
+        # Finalizers only append here: they can run at any moment, inside any lock.
+        self._returned: deque[tuple[int, mmap.mmap]] = deque()
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """An uninitialised array over a block."""
+        count = 1
+        for n in shape:
+            count *= n
+        nbytes = count * dtype.itemsize
+        if nbytes == 0:
+            return np.empty(shape, dtype)
+        size = block_bytes(nbytes)
+        with self.ledger._lock:
+            self._collect()
+            block = self._idle[size].pop() if self._idle[size] else None
+            if block is None:
+                self._make_room(size)
+                self.ledger.hold(size)
+                self.mapped += size
+                block = mmap.mmap(-1, size)
+        lease = (ctypes.c_char * nbytes).from_buffer(block)
+        weakref.finalize(lease, self._returned.append, (size, block))
+        return np.frombuffer(lease, dtype, count).reshape(shape)
+
+    def _collect(self) -> None:
+        while self._returned:
+            size, block = self._returned.popleft()
+            self._idle[size].append(block)
+
+    def _make_room(self, nbytes: int) -> None:
+        while self.ledger.room() < nbytes and self._unmap_one():
+            pass
+
+    def _unmap_one(self) -> bool:
+        for size, blocks in self._idle.items():
+            if blocks:
+                blocks.pop().close()
+                self.mapped -= size
+                self.ledger.release(size)
+                return True
+        return False
+
+    def trim(self, keep: int = 0) -> None:
+        """Unmap idle blocks until what is held leaves `keep` bytes of them at most."""
+        with self.ledger._lock:
+            self._collect()
+            while sum(size * len(blocks) for size, blocks in self._idle.items()) > keep and self._unmap_one():
+                pass
+
+    def give_room(self, nbytes: int) -> None:
+        """Unmap idle blocks until so much more may be held, or none is left."""
+        with self.ledger._lock:
+            self._collect()
+            self._make_room(nbytes)
+
+
+def block_bytes(nbytes: int) -> int:
+    """What a block for so many bytes takes."""
+    return -(-nbytes // PAGE) * PAGE
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def set_up_allocator() -> None:
+    """Have freed memory go back: glibc else raises its threshold to 32 MiB and keeps what lies below."""
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_M_MMAP_THRESHOLD, 2**20)
+        libc.mallopt(_M_TRIM_THRESHOLD, 2**20)
+    except (OSError, AttributeError):
+        pass  # another libc: its own policy has to do

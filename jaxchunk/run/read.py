@@ -1,0 +1,176 @@
+"""Leaves of a tile: from stores, values and arrays in memory into pooled blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from jaxchunk.graph.grid import Box, block_box, box_shape
+from jaxchunk.run.chunks import ChunkCache
+from jaxchunk.run.memory_array import MemoryArray
+from jaxchunk.run.pool import Pool
+from jaxchunk.run.stage import Leaf, Stage
+from jaxchunk.run.values import DiskValue, HostValue, Slot, window_blocks
+from jaxchunk.run.views import Pieced, Window, fill_pieced, fill_view
+from jaxchunk.store.stored import StoredArray
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Spread: TypeAlias = Callable[[list[Callable[[], None]]], None]
+
+
+def in_turn(jobs: list[Callable[[], None]]) -> None:
+    for job in jobs:
+        job()
+
+
+class Reader:
+    """Reads for one stage.
+
+    Parameters
+    ----------
+    spread
+        Runs a list of independent jobs, perhaps on several threads, and waits for them.
+    """
+
+    def __init__(self, stage: Stage, pool: Pool, cache: ChunkCache, counters: Any, spread: Spread = in_turn) -> None:
+        self.stage, self.pool, self.cache, self.counters, self.spread = stage, pool, cache, counters, spread
+
+    def leaf(self, leaf: Leaf, box: Box) -> Array:
+        """A leaf's tile with the space's axes, size 1 on those it doesn't follow."""
+        shape = tuple(n if s else 1 for n, s in zip(box_shape(box), leaf.spans, strict=True))
+        shared = self._whole_chunk(leaf, box, shape)
+        if shared is not None:
+            return shared
+        out = self.pool.take(shape, leaf.dtype)
+        jobs: list[Callable[[], None]] = []
+        fill_view(leaf.view, box, out, lambda base, window, part: self._fill(base, window, part, jobs))
+        if jobs:
+            self.spread(jobs)
+        return out
+
+    def _whole_chunk(self, leaf: Leaf, box: Box, shape: tuple[int, ...]) -> Array | None:
+        """The leaf's tile where it is exactly one block that exists already, or will be shared: no copy."""
+        base = leaf.view.base
+        if isinstance(base, Slot):
+            base = base.value
+        if isinstance(base, StoredArray | HostValue) and not any(m.step < 0 for m in leaf.view.maps):
+            axes = [m.axis for m in leaf.view.maps if m.axis is not None]
+            if axes != sorted(axes):
+                return None
+            window, _ = leaf.view.window(box)
+            index = _block_of(base.grid, window)
+            if index is None:
+                return None
+            if isinstance(base, HostValue):
+                return base.blocks[index].reshape(shape)
+            uses = self._uses(base, index)
+            if uses != 1:
+                return self._chunk(base, index, uses).reshape(shape)
+        return None
+
+    def _fill(self, base: Any, window: Window, out: Array, jobs: list[Callable[[], None]]) -> None:
+        if isinstance(base, Slot):
+            base = base.value
+        if isinstance(base, StoredArray):
+            for index, part, target in window_blocks(base.grid, window):
+                jobs.append(self._chunk_job(base, index, part, out[target]))
+        elif isinstance(base, MemoryArray):
+            out[...] = base.values[(..., *(slice(s.start, s.stop, s.step) for s in window))]
+        elif isinstance(base, HostValue):
+            base.fill(window, out)
+        elif isinstance(base, DiskValue):
+            base.fill(window, out, self.pool)
+        elif isinstance(base, Pieced):
+            # Pieces may be put together from scratch arrays: read at once, not later.
+            def fill(base: Any, window: Window, out: Array) -> None:
+                inner: list[Callable[[], None]] = []
+                self._fill(base, window, out, inner)
+                self.spread(inner)
+
+            fill_pieced(base, window, out, fill, self.pool.take)
+        else:
+            raise AssertionError(f"no way to read a {type(base).__name__}")
+
+    def _chunk_job(self, base: StoredArray, index: tuple[int, ...], part: Any, out: Array) -> Callable[[], None]:
+        def job() -> None:
+            shape = box_shape(block_box(base.grid, index))
+            whole = all(p == slice(0, n, 1) for p, n in zip(part, shape, strict=True))
+            uses = self._uses(base, index)
+            if whole and uses == 1 and out.flags.c_contiguous:
+                self._decode(base, index, out)
+            else:
+                out[...] = self._chunk(base, index, uses)[part]
+
+        return job
+
+    def _chunk(self, base: StoredArray, index: tuple[int, ...], uses: int) -> Array:
+        shape = box_shape(block_box(base.grid, index))
+
+        def decode() -> Array:
+            block = self.pool.take(shape, base.dtype)
+            self._decode(base, index, block)
+            return block
+
+        nbytes = base.dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        return self.cache.get((id(base), index), nbytes, uses, decode)
+
+    def _decode(self, base: StoredArray, index: tuple[int, ...], out: Array) -> None:
+        started = time.perf_counter()
+        with self.pool.ledger.holding(base.scratch_bytes):
+            base.read_chunk(index, out)
+        self.counters.read(out.nbytes, time.perf_counter() - started)
+
+    def _uses(self, base: StoredArray, index: tuple[int, ...]) -> int:
+        """How many tile reads of this stage meet a chunk; 0 where that can't be told by arithmetic."""
+        uses = 0
+        for leaf in self.stage.leaves:
+            if leaf.view.base is base:
+                uses += chunk_uses(self.stage, leaf, block_box(base.grid, index))
+            elif isinstance(leaf.view.base, Pieced) and _reads(leaf.view.base, base):
+                return 0
+        for group in self.stage.groups:
+            if any(leaf.view.base is base or isinstance(leaf.view.base, Pieced) for leaf in group.leaves):
+                return 0
+        return uses
+
+
+def chunk_uses(stage: Stage, leaf: Leaf, chunk: Box) -> int:
+    """How many of a stage's tile reads of a leaf meet a chunk of its base."""
+    uses = 1
+    for (axis, offset, step), (start, stop) in zip(leaf.view.maps, chunk, strict=True):
+        if axis is None:
+            if not start <= offset < stop:
+                return 0
+            continue
+        if step < 0:
+            lo, hi = -(-(offset - stop + 1) // -step), (offset - start) // -step + 1
+        else:
+            lo, hi = -(-(start - offset) // step), (stop - 1 - offset) // step + 1
+        lo, hi = max(lo, 0), min(hi, stage.space[axis])
+        uses *= len(stage.tiles[axis].overlapping(lo, hi))
+    for axis, spans in enumerate(leaf.spans):
+        if not spans:
+            uses *= stage.tiles[axis].nblocks
+    return uses
+
+
+def _reads(pieced: Pieced, base: Any) -> bool:
+    return any(
+        view.base is base or (isinstance(view.base, Pieced) and _reads(view.base, base)) for view in pieced.operands
+    )
+
+
+def _block_of(grid: Any, window: Window) -> tuple[int, ...] | None:
+    """The block that a window is exactly, if it is one."""
+    index = []
+    for axis, span in zip(grid, window, strict=True):
+        if span.step != 1 and span.count > 1:
+            return None
+        i = axis.find(span.start)
+        if axis.block(i) != (span.start, span.start + span.count):
+            return None
+        index.append(i)
+    return tuple(index)

@@ -1,0 +1,144 @@
+"""The process's one runtime: ledger, pool and chunk cache, and runs one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxchunk.config import Settings
+from jaxchunk.run.chunks import ChunkCache
+from jaxchunk.run.execute import StageRun
+from jaxchunk.run.ledger import Ledger
+from jaxchunk.run.pool import Pool, set_up_allocator
+from jaxchunk.run.profile import StageCounters
+from jaxchunk.run.sinks import ResultSink, ValueSink, WriteSink
+from jaxchunk.run.stage import Stage
+
+# Idle blocks that stay between runs: NumPy-style loops run often.
+IDLE_SHARE = 1 / 8
+
+
+class Runtime:
+    """What all runs share."""
+
+    def __init__(self) -> None:
+        set_up_allocator()
+        self.ledger = Ledger(0, strict=bool(os.environ.get("JAXCHUNK_STRICT")))
+        self.pool = Pool(self.ledger)
+        self.cache = ChunkCache()
+        self.lock = threading.RLock()
+        self.running = threading.local()
+        self._idle_reserved = 0
+
+    @contextlib.contextmanager
+    def run(self, settings: Settings) -> Iterator[None]:
+        """One run at a time; a run inside a task is refused."""
+        if getattr(self.running, "task", False):
+            raise RuntimeError("an array was asked for inside a task of another computation: compute it before")
+        with self.lock:
+            self.ledger.budget = settings.budget
+            self.pool.trim(int(settings.budget * IDLE_SHARE))
+            self._keep_idle(0)
+            self.ledger.reserved_peak, self.ledger.held_peak = self.ledger.reserved, self.ledger.held
+            try:
+                yield
+            finally:
+                self.cache.clear()
+                self._keep_idle(int(settings.budget * IDLE_SHARE))
+
+    def _keep_idle(self, nbytes: int) -> None:
+        """Between runs the pool's idle blocks are reserved on their own account; during one, by its stages."""
+        self.ledger.unreserve(self._idle_reserved)
+        self._idle_reserved = 0
+        if nbytes:
+            self.pool.trim(nbytes)
+            self._idle_reserved = self.pool.mapped
+            self.ledger.reserved += self._idle_reserved
+
+    def execute(
+        self, stages: Sequence[Stage], settings: Settings, on_task: Callable[[Stage, int], None]
+    ) -> list[StageCounters]:
+        """Run stages in order; write targets become visible at the end, all or none."""
+        counters: list[StageCounters] = []
+        begun: list[Any] = []
+        reserved = 0
+        with _scratch_directory(settings.spill) as directory:
+            try:
+                for stage in stages:
+                    self.pool.trim(stage.reserve)
+                    self.ledger.unreserve(reserved)
+                    self.ledger.reserve(stage.reserve)
+                    reserved = stage.reserve
+                    for sink in _sinks(stage):
+                        if isinstance(sink, ValueSink):
+                            sink.slot.begin(self.ledger, directory())
+                        else:
+                            sink.begin(self)
+                        begun.append(sink)
+                    self.cache.limit = stage.cache
+                    counters.append(StageRun(stage, self.ledger, self.pool, self.cache, settings.cores, on_task).run())
+                    self.cache.clear()
+                    for slot in stage.frees:
+                        slot.free(self.ledger)
+                for sink in begun:
+                    if isinstance(sink, WriteSink):
+                        sink.target.commit()
+            except BaseException:
+                for sink in begun:
+                    if isinstance(sink, WriteSink):
+                        sink.target.abort()
+                    elif isinstance(sink, ValueSink):
+                        sink.slot.free(self.ledger)
+                raise
+            finally:
+                self.pool.trim(0 if reserved == 0 else reserved)
+                self.ledger.unreserve(reserved)
+                for sink in begun:
+                    if isinstance(sink, ResultSink):
+                        sink.end(self)
+        return counters
+
+
+def _sinks(stage: Stage) -> Iterator[Any]:
+    for output in [*stage.outputs, *(o for group in stage.groups for o in group.outputs)]:
+        yield from output.sinks
+
+
+@contextlib.contextmanager
+def _scratch_directory(parent: Path) -> Iterator[Callable[[], Path]]:
+    """A directory for spilled values, made when it is first wanted and removed in any case."""
+    made: list[tempfile.TemporaryDirectory[str]] = []
+
+    def directory() -> Path:
+        if not made:
+            parent.mkdir(parents=True, exist_ok=True)
+            made.append(tempfile.TemporaryDirectory(prefix="jaxchunk-spill-", dir=parent))
+        return Path(made[0].name)
+
+    try:
+        yield directory
+    finally:
+        for each in made:
+            each.cleanup()
+
+
+_runtime: Runtime | None = None
+_making = threading.Lock()
+
+
+def runtime() -> Runtime:
+    global _runtime
+    with _making:
+        if _runtime is None:
+            _runtime = Runtime()
+        return _runtime
+
+
+def now() -> float:
+    return time.perf_counter()

@@ -1,0 +1,103 @@
+"""Where results go: an array that is handed out, a value for later stages, a stored array."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from jaxchunk.graph.grid import Box, Grid, block_box, box_shape
+from jaxchunk.run.values import HostValue, Slot
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+class ResultSink:
+    """Tiles of a NumPy array that will be the user's."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape, self.dtype = shape, dtype
+        self.array: Array = np.empty(0)
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def begin(self, runtime: Any) -> None:
+        runtime.ledger.reserve(self.nbytes)
+        runtime.pool.give_room(self.nbytes)
+        runtime.ledger.hold(self.nbytes)
+        self.array = np.empty(self.shape, self.dtype)
+
+    def end(self, runtime: Any) -> None:
+        """Out of the ledger: the array is the user's from here on, or given up."""
+        runtime.ledger.release(self.nbytes)
+        runtime.ledger.unreserve(self.nbytes)
+
+    def put(self, index: tuple[int, ...], box: Box, tile: Array, run: Any) -> None:
+        self.array[(..., *(slice(a, b) for a, b in box))] = tile
+
+
+class ValueSink:
+    """Blocks of an intermediate: its grid is the stage's tile grid, so a tile is a block."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+
+    def put(self, index: tuple[int, ...], box: Box, tile: Array, run: Any) -> None:
+        value = self.slot.value
+        assert value is not None
+        if isinstance(value, HostValue):
+            # A copy of its own: the tile may be a pool block, or broadcast.
+            value.put(index, np.array(tile, order="C"), run.pool)
+            return
+        started = time.perf_counter()
+        value.put(index, tile, run.pool)
+        run.counters.add(spilled_bytes=tile.nbytes, write_seconds=time.perf_counter() - started)
+
+
+class WriteSink:
+    """Whole write units of a stored array: the planner sees to it that tiles hold them whole.
+
+    Parameters
+    ----------
+    grid
+        The write units.
+    encode_bytes
+        What writing one takes besides its values.
+    open_target
+        Makes the target, when the stage begins.
+    """
+
+    def __init__(self, grid: Grid, encode_bytes: int, open_target: Callable[[], Any]) -> None:
+        self.grid, self.encode_bytes, self._open = grid, encode_bytes, open_target
+        self.target: Any = None
+
+    def begin(self, runtime: Any) -> None:
+        self.target = self._open()
+
+    def put(self, index: tuple[int, ...], box: Box, tile: Array, run: Any) -> None:
+        grid = self.grid
+        ranges = [axis.overlapping(a, b) for axis, (a, b) in zip(grid, box, strict=True)]
+        jobs: list[Callable[[], None]] = []
+        for unit in np.ndindex(*(len(r) for r in ranges)):
+            unit_index = tuple(r[i] for r, i in zip(ranges, unit, strict=True))
+            unit_box = block_box(grid, unit_index)
+            inside = tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(unit_box, box, strict=True))
+            part = tile[(..., *inside)]
+            if part.shape != box_shape(unit_box):
+                raise AssertionError(f"tile {box} cuts the stored chunk {unit_box}")
+            jobs.append(self._job(unit_index, part, run))
+        run.spread(jobs)
+
+    def _job(self, index: tuple[int, ...], part: Array, run: Any) -> Callable[[], None]:
+        def job() -> None:
+            started = time.perf_counter()
+            copied = 0 if part.flags.c_contiguous else part.nbytes
+            with run.ledger.holding(self.encode_bytes + copied):
+                self.target.write_chunk(index, np.ascontiguousarray(part))
+            run.counters.add(bytes_written=part.nbytes, write_seconds=time.perf_counter() - started)
+
+        return job

@@ -1,0 +1,164 @@
+"""Stages and tasks as data: what the planner hands to an executor.
+
+A stage goes over an index space, cut into tiles. Its tasks are the tiles of the *outer* axes,
+which every result keeps, times the `parts` in which the rest is folded; a task's steps are tiles
+of the *inner* axes. Everything about a task follows from its number by arithmetic, so a million
+tasks cost as much as one until they run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from jaxchunk.graph.grid import Axis, Box, Grid, block_box
+from jaxchunk.run.views import View
+
+
+class Leaf(NamedTuple):
+    """What a stage reads: a view whose maps refer to the space's axes; `spans` says which it follows."""
+
+    view: View
+    dtype: np.dtype[Any]
+    spans: tuple[bool, ...]
+    direct: bool = False
+
+
+class Sink(Protocol):
+    """Where a stage's result goes, tile by tile."""
+
+    def put(self, index: tuple[int, ...], box: Box, tile: np.ndarray[Any, Any], run: Any) -> None: ...
+
+
+@dataclass
+class Output:
+    """One result of a stage: `kept` are the space's axes that it has, in order.
+
+    `grid` is given where a user's function makes blocks of other shapes than it takes.
+    """
+
+    name: str
+    kept: tuple[int, ...]
+    dtype: np.dtype[Any]
+    sinks: list[Any] = field(default_factory=list)
+    grid: Grid | None = None
+
+
+class StageKernels(Protocol):
+    """What an executor wants of the layer above: compiled kernels by shape."""
+
+    device: Any
+
+    def step(self, tile: tuple[int, ...], leaves: Sequence[Any]) -> Any: ...
+    def combine(self, group: int, tile: tuple[int, ...]) -> Any: ...
+    def finish(self, group: int, tile: tuple[int, ...], leaves: Sequence[Any]) -> Any: ...
+
+
+@dataclass
+class GroupPlan:
+    """A group's epilogue: leaves it reads on the kept axes, outputs, and the axes that it folds away."""
+
+    dropped: tuple[int, ...]
+    folds: tuple[int, ...]
+    leaves: list[Leaf]
+    outputs: list[Output]
+
+
+@dataclass
+class Stage:
+    """See the module's text.
+
+    Attributes
+    ----------
+    tiles
+        The tile grid, an axis of the space each.
+    outer, inner
+        Axes in loop order.
+    parts
+        How many tasks share the inner steps of one outer tile.
+    kernels
+        None where the stage only moves data.
+    outputs
+        Results of the step itself, tile by tile; `groups` hold those of folds.
+    ordered
+        The axis along which a running fold goes, else None: its steps come last in `inner`.
+    reserve
+        Bytes that the stage may hold at any moment, results that outlive it left out.
+    in_flight
+        Tasks at once.
+    cache
+        Bytes for decoded chunks that several tasks want.
+    """
+
+    number: int
+    name: str
+    operations: list[str]
+    where: str
+    space: tuple[int, ...]
+    tiles: Grid
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+    parts: int
+    leaves: list[Leaf]
+    outputs: list[Output]
+    groups: list[GroupPlan]
+    kernels: Any
+    ordered: int | None = None
+    in_flight: int = 1
+    reserve: int = 0
+    cache: int = 0
+    indices: list[tuple[int, int, int]] = field(default_factory=list)
+    frees: list[Any] = field(default_factory=list)
+    flops: float = 0.0
+
+    @property
+    def steps(self) -> int:
+        """Tiles of the inner axes, to all of which an outer tile's tasks come."""
+        return math.prod(self.tiles[a].nblocks for a in self.inner)
+
+    @property
+    def tasks(self) -> int:
+        return math.prod(self.tiles[a].nblocks for a in self.outer) * self.parts
+
+    def task_list(self) -> Iterator[Task]:
+        """Tasks in order, made as they are wanted."""
+        number = 0
+        for outer in itertools.product(*(range(self.tiles[a].nblocks) for a in self.outer)):
+            for part in range(self.parts):
+                yield Task(number, outer, part)
+                number += 1
+
+    def steps_of(self, task: Task) -> Iterator[tuple[int, ...]]:
+        """The tile index of each of a task's steps."""
+        counts = [self.tiles[a].nblocks for a in self.inner]
+        first, last = task.part * self.steps // self.parts, (task.part + 1) * self.steps // self.parts
+        index = [0] * len(self.space)
+        for axis, i in zip(self.outer, task.outer, strict=True):
+            index[axis] = i
+        for flat in range(first, last):
+            rest = flat
+            for axis, n in zip(reversed(self.inner), reversed(counts), strict=True):
+                index[axis] = rest % n
+                rest //= n
+            yield tuple(index)
+
+    def starts(self, box: Box) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Where the index values of a tile begin."""
+        return np.array([offset + step * box[axis][0] for axis, offset, step in self.indices], np.int64)
+
+    def box(self, index: Sequence[int]) -> Box:
+        return block_box(self.tiles, index)
+
+    def kept_grid(self, kept: Sequence[int]) -> tuple[Axis, ...]:
+        return tuple(self.tiles[a] for a in kept)
+
+
+class Task(NamedTuple):
+    number: int
+    outer: tuple[int, ...]
+    part: int

@@ -1,0 +1,206 @@
+"""Intermediates: arrays that one stage makes and another reads, in host memory or on disk."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import weakref
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from jaxchunk.graph.grid import Box, Grid, numblocks, shape_of
+from jaxchunk.run.ledger import Ledger
+from jaxchunk.run.pool import Pool, block_bytes
+from jaxchunk.run.views import Window
+
+Array: TypeAlias = np.ndarray[Any, Any]
+_tokens = itertools.count()
+
+
+class HostValue:
+    """Blocks in memory, each the result of one task.
+
+    Its bytes are held in the ledger until `close`, or until nobody refers to it any more.
+    """
+
+    tier = "host"
+
+    def __init__(self, grid: Grid, dtype: np.dtype[Any], name: str, ledger: Ledger) -> None:
+        self.grid, self.dtype, self.name, self.ledger = grid, dtype, name, ledger
+        self.shape = shape_of(grid)
+        self.blocks: dict[tuple[int, ...], Array] = {}
+        self._account = _Account(ledger)
+        weakref.finalize(self, self._account.clear)
+
+    @property
+    def nbytes(self) -> int:
+        return self._account.held
+
+    def put(self, index: tuple[int, ...], block: Array, pool: Pool) -> None:
+        """Keep a block; the array passes to the value and isn't copied."""
+        self._account.add(block_bytes(block.nbytes), pool)
+        self.blocks[index] = block
+
+    def fill(self, window: Window, out: Array) -> None:
+        for index, part, target in window_blocks(self.grid, window):
+            out[target] = self.blocks[index][part]
+
+    def close(self) -> None:
+        self.blocks.clear()
+        self._account.clear()
+
+
+class _Account:
+    """What a value holds in the ledger; apart from it, so that its finalizer can refer to it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.held = 0
+
+    def add(self, nbytes: int, pool: Pool) -> None:
+        pool.give_room(nbytes)
+        self.ledger.hold(nbytes)
+        self.held += nbytes
+
+    def clear(self) -> None:
+        self.ledger.release(self.held)
+        self.held = 0
+
+
+class DiskValue:
+    """Blocks in one raw file, each at its own offset; the file goes when nobody refers to the value."""
+
+    tier = "disk"
+
+    def __init__(self, grid: Grid, dtype: np.dtype[Any], name: str, directory: Path) -> None:
+        self.grid, self.dtype, self.name = grid, dtype, name
+        self.shape = shape_of(grid)
+        self.path = directory / f"value-{os.getpid()}-{next(_tokens)}.raw"
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        self._counts = numblocks(grid)
+        self._stride = dtype.itemsize
+        for axis in grid:
+            self._stride *= axis.largest
+        self._lock = threading.Lock()
+        self.bytes_written = 0
+        self.bytes_read = 0
+        self._finalizer = weakref.finalize(self, _remove, self._file, self.path)
+
+    def _offset(self, index: tuple[int, ...]) -> int:
+        flat = 0
+        for i, n in zip(index, self._counts, strict=True):
+            flat = flat * n + i
+        return flat * self._stride
+
+    def put(self, index: tuple[int, ...], block: Array, pool: Pool) -> None:
+        data = memoryview(np.ascontiguousarray(block).reshape(-1).view(np.uint8))
+        _write_all(self._file, data, self._offset(index))
+        with self._lock:
+            self.bytes_written += data.nbytes
+
+    def fill(self, window: Window, out: Array, pool: Pool) -> None:
+        """Read a window: only the rows of each block that it meets."""
+        for index, part, target in window_blocks(self.grid, window):
+            shape = tuple(b - a for a, b in (axis.block(i) for axis, i in zip(self.grid, index, strict=True)))
+            rows = part[0] if part else slice(0, 1)
+            per_row = self.dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64)) if shape else self.dtype.itemsize
+            first, last = rows.start, min(rows.stop, shape[0]) if shape else 1
+            whole = all(p == slice(0, n, 1) for p, n in zip(part[1:], shape[1:], strict=True)) and rows.step in (None, 1)
+            view = out[target]
+            if whole and view.flags.c_contiguous and view.flags.writeable:
+                slab = view
+            else:
+                slab = pool.take((last - first, *shape[1:]) if shape else (), self.dtype)
+            _read_all(self._file, memoryview(slab.reshape(-1).view(np.uint8)), self._offset(index) + first * per_row)
+            with self._lock:
+                self.bytes_read += slab.nbytes
+            if slab is not view:
+                view[...] = slab[(slice(None, None, rows.step), *part[1:])] if shape else slab
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+def window_blocks(grid: Grid, window: Window) -> Any:
+    """(block index, its part, where that lands in the window) for each block a window meets."""
+    per_axis = []
+    for axis, span in zip(grid, window, strict=True):
+        entries = []
+        for i in axis.overlapping(span.start, span.stop):
+            start, stop = axis.block(i)
+            # The first of the span's positions in this block, and how many there are.
+            skip = max(0, -(-(start - span.start) // span.step))
+            first = span.start + skip * span.step
+            count = min(span.count - skip, -(-(stop - first) // span.step))
+            if count > 0:
+                inside = slice(first - start, first - start + (count - 1) * span.step + 1, span.step)
+                entries.append((i, inside, slice(skip, skip + count)))
+        per_axis.append(entries)
+    for combination in itertools.product(*per_axis):
+        yield (
+            tuple(e[0] for e in combination),
+            tuple(e[1] for e in combination),
+            (..., *(e[2] for e in combination)),
+        )
+
+
+def region_bytes(box: Box, itemsize: int) -> int:
+    nbytes = itemsize
+    for a, b in box:
+        nbytes *= b - a
+    return nbytes
+
+
+def _write_all(file: int, data: memoryview, offset: int) -> None:
+    while data.nbytes:
+        done = os.pwrite(file, data, offset)
+        data, offset = data[done:], offset + done
+
+
+def _read_all(file: int, data: memoryview, offset: int) -> None:
+    while data.nbytes:
+        done = os.preadv(file, [data], offset)
+        if done == 0:
+            raise OSError("a spilled intermediate is shorter than it was written")
+        data, offset = data[done:], offset + done
+
+
+def _remove(file: int, path: Path) -> None:
+    os.close(file)
+    path.unlink(missing_ok=True)
+
+
+class Slot:
+    """An intermediate as it is planned: its shape, grid and tier are known, its value once a stage made it."""
+
+    def __init__(self, grid: Grid, dtype: np.dtype[Any], name: str, tier: str) -> None:
+        self.grid, self.dtype, self.name, self.tier = grid, dtype, name, tier
+        self.shape = shape_of(grid)
+        self.value: HostValue | DiskValue | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its blocks in memory, page by page."""
+        if self.tier == "disk":
+            return 0
+        total = [(1, self.dtype.itemsize)]
+        for axis in self.grid:
+            total = [(n * count, nbytes * size) for n, nbytes in total for count, size in axis.runs]
+        return sum(count * block_bytes(nbytes) for count, nbytes in total)
+
+    def begin(self, ledger: Ledger, directory: Path) -> None:
+        if self.tier == "host":
+            ledger.reserve(self.nbytes)
+            self.value = HostValue(self.grid, self.dtype, self.name, ledger)
+        else:
+            self.value = DiskValue(self.grid, self.dtype, self.name, directory)
+
+    def free(self, ledger: Ledger) -> None:
+        """Give up the value, and what was reserved for it."""
+        if self.value is not None:
+            self.value.close()
+            self.value = None
+            ledger.unreserve(self.nbytes)

@@ -1,0 +1,27 @@
+"""What every test gets: hypothesis without a clock, and a guard over the user's own configuration."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+
+import jax
+import pytest
+import zarr
+from hypothesis import HealthCheck, settings
+
+# Compiling a kernel takes longer than any deadline; a run in CI draws the same examples every time.
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("default", max_examples=25, derandomize=True, **_COMMON)
+settings.register_profile("thorough", max_examples=500, **_COMMON)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True)
+def user_configuration_untouched() -> Iterator[None]:
+    """No call of the library changes JAX's or zarr's configuration, whatever else happens in it."""
+    before = dict(jax.config.values), copy.deepcopy(zarr.config.config)
+    yield
+    after = dict(jax.config.values), copy.deepcopy(zarr.config.config)
+    assert after == before
