@@ -105,9 +105,17 @@ CODECS = {
 }
 
 
-@pytest.mark.parametrize("shards", [None, (200,)])
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("keep", [0, 1, 0.5, -1, "longer", "garbage"])
+@pytest.mark.parametrize(
+    ("shards", "codec", "keep"),
+    [
+        (shards, codec, keep)
+        for shards in (None, (200,))
+        for codec in CODECS
+        for keep in (0, 1, 0.5, -1, "longer", "garbage")
+        # without compressor and checksum, other bytes are other values
+        if codec != "none" or not (keep == "garbage" or (shards and keep == "longer"))
+    ],
+)
 def test_truncated_and_damaged_chunks(tmp_path: Path, codec: str, keep: Any, shards: Any) -> None:
     z = zarr.create_array(
         tmp_path / "t", shape=(200,), chunks=(100,), shards=shards, dtype="f8", compressors=CODECS[codec]
@@ -116,7 +124,7 @@ def test_truncated_and_damaged_chunks(tmp_path: Path, codec: str, keep: Any, sha
     path = tmp_path / "t/c/0"
     data = path.read_bytes()
     if keep == "longer":
-        data = (b"xx" + data if shards else data + b"xx") if codec != "zlib" else data
+        data = b"xx" + data if shards else data + b"xx"
     elif keep == "garbage":
         data = b"\x00\xff" * (len(data) // 2)
     else:

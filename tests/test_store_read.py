@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,7 @@ def test_url_and_zip_stores(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no Zarr array at .*nothing"):
+    with pytest.raises(FileNotFoundError, match=r"no Zarr array at .*nothing"):
         open_array(tmp_path / "nothing")
     with pytest.raises(FileNotFoundError, match="no Zarr array at"):
         open_array(MemoryStore(), "x")
@@ -346,6 +347,25 @@ def test_lent_buffers_are_reused_and_counted(tmp_path: Path) -> None:
         array.read_chunk((i, 0), out)
     assert POOL.held_bytes == held
     assert POOL.drop_idle() == held and POOL.held_bytes == 0
+
+
+@pytest.mark.parametrize("how", [*V3, *V3_GENERAL])
+def test_reading_takes_no_more_than_it_says(tmp_path: Path, how: str) -> None:
+    parameters = (V3 | V3_GENERAL)[how]
+    if "shards" in parameters:
+        parameters = parameters | {"shards": (512, 512)}
+    values = np.random.default_rng(0).random((500, 500))
+    zarr.create_array(tmp_path / "x", shape=(500, 500), chunks=(256, 256), dtype="f8", **parameters)[:] = values
+    array = open_array(tmp_path / "x")
+    for index in ((0, 0), (1, 1)):
+        out = np.empty([axis.block(i)[1] - axis.block(i)[0] for axis, i in zip(array.grid, index, strict=True)])
+        array.read_chunk(index, out)  # imports and caches are no scratch
+        POOL.drop_idle()
+        tracemalloc.start()
+        array.read_chunk(index, out)
+        peak = tracemalloc.get_traced_memory()[1] + POOL.held_bytes
+        tracemalloc.stop()
+        assert peak <= array.scratch_bytes + 2 * 2**16 + 50_000  # buffers come in multiples of 64 KiB
 
 
 def test_stamps_tell_a_rewritten_chunk_and_a_replaced_array(tmp_path: Path) -> None:

@@ -76,49 +76,46 @@ def test_every_spelling_of_a_replaced_array_becomes_stale_and_no_other_array(tmp
 
 def test_rewriting_the_same_path_never_gives_old_values(tmp_path: Path) -> None:
     for value in range(20):
-        put(tmp_path / "x", value)
+        put(tmp_path / "x", float(value))
         block = np.empty(100)
         open_array(tmp_path / "x").read_chunk((0,), block)
         assert (block == value).all()
 
 
-@pytest.mark.parametrize("death", ["journal half written", "journal written", "old renamed", "both renamed"])
-def test_a_swap_that_was_interrupted_is_finished_or_undone_at_the_next_open(
-    tmp_path: Path, death: str, monkeypatch: pytest.MonkeyPatch
+DYING = """
+import os, sys
+sys.path.insert(0, {tests!r})
+import test_store_swap
+rename, left = os.rename, {renames}
+def die(source, target):
+    global left
+    if left == 0:
+        os.kill(os.getpid(), 9)
+    rename(source, target)
+    left -= 1
+os.rename, unlink = die, os.unlink
+os.unlink = lambda path: os.kill(os.getpid(), 9) if path.endswith("swap") else unlink(path)
+test_store_swap.put({path!r}, 2.0)
+"""
+
+
+@pytest.mark.parametrize(("renames", "torn_journal"), [(0, True), (0, False), (1, False), (2, False)])
+def test_a_swap_killed_between_two_steps_is_finished_or_undone_at_the_next_open(
+    tmp_path: Path, renames: int, torn_journal: bool
 ) -> None:
     p = tmp_path / "x"
     put(p, 1.0)
-    rename, calls = os.rename, iter(["old renamed", "both renamed"])
-
-    class Killed(BaseException):
-        pass
-
-    def die(source: str, target: str) -> None:
-        if death.startswith("journal"):
-            raise Killed
-        rename(source, target)
-        if next(calls) == death:
-            raise Killed
-
-    # What a SIGKILL leaves: nothing after it runs, no clearing up either.
-    monkeypatch.setattr(swap_module.os, "rename", die)
-    monkeypatch.setattr(swap_module.os, "unlink", lambda path: None)
-    monkeypatch.setattr(swap_module.shutil, "rmtree", lambda path, **_: None)
-    target = Target.create(p, shape=(SIZE,), dtype="f8", chunks=(SIZE,), overwrite=True)
-    target.write_chunk((0,), np.full(SIZE, 2.0))
-    if death == "old renamed":  # in the same process the exception would be undone; so stop the undoing, too
-        calls = iter(["old renamed"])
-    with pytest.raises((Killed, StopIteration)):
-        target.commit()
-    monkeypatch.undo()
+    code = DYING.format(tests=str(Path(__file__).parent), renames=renames, path=str(p))
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     journal = tmp_path / ".x.jaxchunk-swap"
-    if death == "journal half written":
+    assert set(json.loads(journal.read_text())) == {"new", "old"}
+    if torn_journal:
         journal.write_text(journal.read_text()[:9])
-    assert journal.exists()
-    value = zarr.open_array(open_array(p).location.path, mode="r")[:]
-    assert (value == (1.0 if death.startswith("journal") else 2.0)).all()
-    del target
-    Target.create(tmp_path / "x", shape=(1,), dtype="f8", chunks=(1,), overwrite=True).abort()
+    assert p.exists() == (renames != 1)
+    open_array(p)
+    assert (zarr.open_array(p, mode="r")[:] == (1.0 if renames == 0 else 2.0)).all()
+    assert not journal.exists()
+    Target.create(p, shape=(1,), dtype="f8", chunks=(1,), overwrite=True).abort()
     assert hidden(tmp_path) == []
 
 
@@ -246,17 +243,3 @@ os.unlink(journal)
     assert (block == 1.0).all()
     child.wait()
     child.stdout.close()
-
-
-def test_the_journal_names_what_is_swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path / "x", 1.0)
-    seen = []
-    rename = os.rename
-
-    def watch(source: str, target: str) -> None:
-        seen.append(json.loads((tmp_path / ".x.jaxchunk-swap").read_text()))
-        rename(source, target)
-
-    monkeypatch.setattr(swap_module.os, "rename", watch)
-    put(tmp_path / "x", 2.0)
-    assert len(seen) == 2 and seen[0] == seen[1] and set(seen[0]) == {"new", "old"}

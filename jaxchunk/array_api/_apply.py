@@ -65,4 +65,5 @@ def refuse_foreign(name: str, operands: tuple[Any, ...]) -> None:
     """Raise TypeError for other libraries' arrays: to compute with them is to be asked for."""
     for x in operands:
         if hasattr(x, "dtype") and not isinstance(x, Operand | np.generic | np.dtype | type):
-            raise TypeError(f"{name} got a {type(x).__module__}.{type(x).__name__}: make it a jaxchunk array by asarray")
+            kind = f"{type(x).__module__}.{type(x).__name__}"
+            raise TypeError(f"{name} got a {kind}: make a jaxchunk array of it with asarray")

@@ -95,7 +95,8 @@ class Array(Operators):
     @property
     def device(self) -> Device:
         """Where the array is pinned, or else the default device, which asking for starts JAX."""
-        return self._node.device or default_device()
+        pinned_to = self._node.device
+        return pinned_to if isinstance(pinned_to, Device) else default_device()
 
     @property
     def T(self) -> Array:
@@ -272,7 +273,8 @@ class Array(Operators):
         return Array(matmul(other._node, self._node)) if isinstance(other, Array) else NotImplemented
 
     def __imatmul__(self, other: Any, /) -> Array:
-        return self._become(self @ other)
+        product: Array = self._become(self @ other)
+        return product
 
     def rechunk(self, chunks: ChunksLike) -> Array:
         """The same array cut otherwise.

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from jax import lax
 
-from jaxchunk.array_api import _complex, _trig
+from jaxchunk.array_api import _complex, _hyperbolic, _trig
 from jaxchunk.array_api._values import (
     Literal,
     Value,
@@ -279,7 +279,7 @@ def _by_kind(real: Callable[[Value], Value], complex_: Callable[[Value], Value])
 exp = _by_kind(lax.exp, _complex.exp)
 expm1 = _by_kind(lax.expm1, _complex.expm1)
 log = _by_kind(lax.log, _complex.log)
-log1p = _by_kind(lax.log1p, _complex.log1p)
+log1p = _by_kind(_hyperbolic.log1p, _complex.log1p)
 sqrt = _by_kind(lax.sqrt, _complex.sqrt)
 
 
@@ -319,13 +319,13 @@ def logaddexp(x: Value, y: Value) -> Value:
 sin = _by_kind(_trig.sin, _complex.sin)
 cos = _by_kind(_trig.cos, _complex.cos)
 tan = _by_kind(_trig.tan, _complex.tan)
-asin = _by_kind(lax.asin, _complex.asin)
-acos = _by_kind(lax.acos, _complex.acos)
-atan = _by_kind(lax.atan, _complex.atan)
-atan2 = aligned(lax.atan2)
-sinh = _by_kind(lax.sinh, _complex.sinh)
-cosh = _by_kind(lax.cosh, _complex.cosh)
+asin = _by_kind(_trig.asin, _complex.asin)
+acos = _by_kind(_trig.acos, _complex.acos)
+atan = _by_kind(_trig.atan, _complex.atan)
+atan2 = aligned(_trig.atan2)
+sinh = _by_kind(_hyperbolic.sinh, _complex.sinh)
+cosh = _by_kind(_hyperbolic.cosh, _complex.cosh)
 tanh = _by_kind(lax.tanh, _complex.tanh)
 asinh = _by_kind(lax.asinh, _complex.asinh)
 acosh = _by_kind(lax.acosh, _complex.acosh)
-atanh = _by_kind(lax.atanh, _complex.atanh)
+atanh = _by_kind(_hyperbolic.atanh, _complex.atanh)

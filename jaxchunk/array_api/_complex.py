@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from jax import lax
 
-from jaxchunk.array_api import _trig
+from jaxchunk.array_api import _hyperbolic, _trig
 from jaxchunk.array_api._values import (
     Value,
     both,
@@ -66,16 +66,17 @@ def _by_parts(
 
 
 def hypot(x: Value, y: Value) -> Value:
-    """The length of (x, y), scaled by a power of two where squares would over- or underflow."""
-    x, y = lax.abs(x), lax.abs(y)
-    top = lax.max(x, y)
-    info = np.finfo(x.dtype)
-    far = 2.0 ** (info.maxexp // 2)
-    scale = lax.select(lax.gt(top, constant(x, far / 4)), constant(x, 1 / far), constant(x, 1))
-    scale = lax.select(lax.lt(top, constant(x, 4 / far)), constant(x, far), scale)
+    """The length of (x, y), whose squares neither overflow nor vanish on the way."""
+    far = either(is_infinite(x), is_infinite(y))
+    if x.dtype == np.float32:
+        p, q = (lax.convert_element_type(part, np.float64) for part in (x, y))
+        length = lax.convert_element_type(lax.sqrt(lax.add(lax.mul(p, p), lax.mul(q, q))), np.float32)
+        return put(far, math.inf, length)
+    top = lax.max(lax.abs(x), lax.abs(y))
+    scale = put(lax.gt(top, constant(top, 2.0**500)), 2.0**-768, constant(top, 1))
+    scale = put(lax.lt(top, constant(top, 2.0**-450)), 2.0**768, scale)
     p, q = lax.mul(x, scale), lax.mul(y, scale)
-    length = lax.div(lax.sqrt(lax.add(lax.mul(p, p), lax.mul(q, q))), scale)
-    return put(either(is_infinite(x), is_infinite(y)), math.inf, length)
+    return put(far, math.inf, lax.div(lax.sqrt(lax.add(lax.mul(p, p), lax.mul(q, q))), scale))
 
 
 def sign(z: Value) -> Value:
@@ -135,10 +136,10 @@ def _expm1(a: Value, b: Value) -> Pair:
     return lax.select(plain, shifted(u, -1), near), v
 
 
-def _hyperbolic(a: Value, b: Value) -> tuple[Value, Value, Value, Value]:
+def _products(a: Value, b: Value) -> tuple[Value, Value, Value, Value]:
     """sinh(a) cos(b), cosh(a) sin(b), cosh(a) cos(b), sinh(a) sin(b) for positive a and b, zero where a factor is."""
     eased, factor = _eased(a)
-    s, c = lax.sinh(eased), lax.cosh(eased)
+    s, c = _hyperbolic.sinh(eased), _hyperbolic.cosh(eased)
     sine, cosine = _trig.sin(b), _trig.cos(b)
     flat, level = is_zero(a), is_zero(b)
 
@@ -154,12 +155,12 @@ def _hyperbolic(a: Value, b: Value) -> tuple[Value, Value, Value, Value]:
 
 
 def _sinh(a: Value, b: Value) -> Pair:
-    u, v, _, _ = _hyperbolic(a, b)
+    u, v, _, _ = _products(a, b)
     return put(both(is_infinite(a), _endless(b)), math.inf, u), v
 
 
 def _cosh(a: Value, b: Value) -> Pair:
-    _, _, u, v = _hyperbolic(a, b)
+    _, _, u, v = _products(a, b)
     return put(both(is_infinite(a), _endless(b)), math.inf, u), v
 
 
@@ -191,14 +192,29 @@ def cos(z: Value) -> Value:
 # --- Logarithms and roots -----------------------------------------------------------------------
 
 
+def _log_modulus(a: Value, b: Value) -> Value:
+    a, b = lax.abs(a), lax.abs(b)
+    large, small = lax.max(a, b), lax.min(a, b)
+    ratio = lax.div(small, put(is_zero(large), 1, large))
+    result = lax.add(lax.log(large), scaled(_hyperbolic.log1p(lax.mul(ratio, ratio)), 0.5))
+    # Near the unit circle that would be a small difference of large numbers.
+    beyond = lax.add(lax.mul(shifted(large, -1), shifted(large, 1)), lax.mul(small, small))
+    near = both(lax.gt(large, constant(large, 0.5)), lax.lt(large, constant(large, 2)))
+    result = lax.select(near, scaled(_hyperbolic.log1p(beyond), 0.5), result)
+    return put(either(is_infinite(a), is_infinite(b)), math.inf, result)
+
+
 def _log(a: Value, b: Value) -> Pair:
-    size = lax.real(lax.log(lax.complex(lax.abs(a), b)))
-    return put(either(is_infinite(a), is_infinite(b)), math.inf, size), lax.atan2(b, a)
+    return _log_modulus(a, b), _trig.atan2(b, a)
 
 
 def _log1p(a: Value, b: Value) -> Pair:
-    size = lax.real(lax.log1p(lax.complex(a, b)))
-    return put(either(is_infinite(a), is_infinite(b)), math.inf, size), lax.atan2(b, shifted(a, 1))
+    one_more = shifted(a, 1)
+    beyond = lax.add(lax.mul(a, shifted(a, 2)), lax.mul(b, b))
+    half = constant(a, 0.5)
+    near = both(lax.lt(lax.abs(a), half), lax.lt(b, half))
+    size = lax.select(near, scaled(_hyperbolic.log1p(beyond), 0.5), _log_modulus(one_more, b))
+    return size, _trig.atan2(b, one_more)
 
 
 def _sqrt(a: Value, b: Value) -> Pair:
@@ -224,7 +240,7 @@ def _direction(a: Value, b: Value, u: Value, v: Value) -> Pair:
     """u and v, where z is finite; else the modulus and the argument of z, which they approach."""
     endless = either(_endless(a), _endless(b))
     far = either(is_infinite(a), is_infinite(b))
-    return lax.select(endless, put(far, math.inf, constant(a, math.nan)), u), lax.select(endless, lax.atan2(b, a), v)
+    return lax.select(endless, put(far, math.inf, constant(a, math.nan)), u), lax.select(endless, _trig.atan2(b, a), v)
 
 
 def _asinh(a: Value, b: Value) -> Pair:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxchunk.array_api import _build, _views
 from jaxchunk.array_api import _dtypes as dt
+from jaxchunk.array_api._arguments import need_array
 from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._build import DType
 from jaxchunk.array_api._devices import Device, as_device
@@ -135,16 +135,16 @@ def _of_python(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         values = np.asarray(obj, dtype=dtype)
     except ValueError as error:
         raise ValueError(f"asarray: {error}") from None
-    if dtype is None and values.size == 0:
-        values = values.astype(dt.float64)
-    if values.dtype.kind in "iuO" and dtype is None:
-        try:
-            values = values.astype(dt.int64, casting="same_kind") if values.dtype.kind != "u" else np.asarray(obj, "int64")
-        except TypeError:
-            raise TypeError(f"asarray: the values are no bools or numbers, or too large for int64: {obj!r:.80}") from None
-        except OverflowError as error:
-            raise OverflowError(f"asarray: {error}; give dtype=uint64 for integers from 2**63 on") from None
-    return values
+    if dtype is not None or values.dtype.kind not in "iuO":
+        return values.astype(dt.float64) if values.size == 0 and dtype is None else values
+    try:
+        return np.asarray(obj, dt.int64)
+    except OverflowError:
+        raise OverflowError(
+            "asarray: an integer is too large for int64; give dtype=uint64, or a floating one"
+        ) from None
+    except (TypeError, ValueError):
+        raise TypeError(f"asarray: {obj!r:.80} holds other things than bools and numbers") from None
 
 
 def _holds_arrays(obj: Any) -> bool:
@@ -165,7 +165,7 @@ def _of_jax(obj: Any) -> tuple[np.ndarray[Any, Any], tuple[str, int] | None, boo
 
     if isinstance(obj, jax.core.Tracer):
         raise TypeError("asarray: a value traced by JAX has no elements yet; call jaxchunk outside jit, vmap and grad")
-    if jax.dtypes.issubdtype(obj.dtype, jax.dtypes.extended):
+    if not isinstance(obj.dtype, np.dtype):
         raise TypeError(f"asarray: dtype {obj.dtype}; for random keys use jax.random.key_data first")
     if obj.is_deleted():
         raise ValueError("asarray: the jax.Array was deleted or donated")
@@ -190,6 +190,35 @@ def _of_buffer(obj: Any) -> np.ndarray[Any, Any]:
     if values.dtype.kind == "O":
         raise TypeError(f"asarray: can't make an array of a {type(obj).__name__}")
     return values
+
+
+def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: Device | str | None = None) -> Array:
+    """The elements as another dtype.
+
+    Parameters
+    ----------
+    x
+        An array.
+    dtype
+        The dtype to convert to. Complex numbers can't become real ones.
+    copy
+        Whether the result is another array even where there is nothing to convert.
+    device
+        Where to pin the result; by default it stays where `x` is.
+
+    Notes
+    -----
+    Floats are cut off towards zero to become integers; what is out of the integers' range, or NaN,
+    becomes some value.
+
+    Examples
+    --------
+    >>> import jaxchunk.array_api as xp
+    >>> xp.astype(xp.asarray([1.7, -1.7]), xp.int32).compute()
+    array([ 1, -1], dtype=int32)
+    """
+    need_array("astype", x)
+    return asarray(x, dtype=dtype, device=device, copy=copy or None)
 
 
 def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: bool | None = None) -> Array:

@@ -62,13 +62,13 @@ def full(
     if isinstance(fill_value, Array | np.ndarray | np.generic):
         value = asarray(fill_value, dtype=dtype)
         if value.ndim:
-            raise ValueError(f"full: fill_value has shape {value.shape}; it takes a scalar, see broadcast_to for arrays")
+            raise ValueError(f"full: fill_value has shape {value.shape}; it takes a scalar, and broadcast_to an array")
         node = value._node
         grid = normalize_chunks(chunks, as_shape(shape), node.dtype.itemsize)
         node = _views.view("full", node, (), grid) if grid else node
         return Array(_build.pinned(node, as_device(device)))
     if not isinstance(fill_value, dt.Scalar):
-        raise TypeError(f"full: fill_value {fill_value!r} of type {type(fill_value).__name__}; it takes a Python scalar")
+        raise TypeError(f"full: fill_value is a {type(fill_value).__name__}; it takes a Python scalar")
     wanted = default_dtype(fill_value) if dtype is None else dt.as_dtype(dtype)
     if isinstance(fill_value, complex):
         dt.check_cast(dt.complex128, wanted)
@@ -130,9 +130,7 @@ def empty(
     return zeros(shape, dtype=dtype, device=device, chunks=chunks)
 
 
-def _like(
-    value: Any, x: Array, dtype: DType | None, device: Device | str | None, chunks: ChunksLike | None
-) -> Array:
+def _like(value: Any, x: Array, dtype: DType | None, device: Device | str | None, chunks: ChunksLike | None) -> Array:
     """One value in the shape of x, and with its dtype, device and cuts where no others are given."""
     node = x._node
     wanted = node.dtype if dtype is None else dt.as_dtype(dtype)

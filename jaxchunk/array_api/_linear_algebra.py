@@ -12,8 +12,8 @@ from jaxchunk.array_api import _build, _contraction
 from jaxchunk.array_api import _reducers as reducers
 from jaxchunk.array_api._arguments import as_axes, need_array
 from jaxchunk.array_api._array import Array
-from jaxchunk.array_api._bodies import aligned
 from jaxchunk.array_api._build import convert
+from jaxchunk.array_api._values import aligned
 
 __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
 
@@ -137,5 +137,5 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     space = _build.broadcast_shape(node.shape for node in operands)
     key = ("vecdot", *(node.dtype.str for node in operands))
     axes = (len(space) + along,)
-    product = {"body": body, "key": key, "bodied": dtype, "space": space, "flops": 2.0}
-    return Array(_build.fold(reducers.SUM, operands, axes, dtype, **product))
+    node = _build.fold(reducers.SUM, operands, axes, dtype, body=body, key=key, bodied=dtype, space=space, flops=2.0)
+    return Array(node)

@@ -9,7 +9,8 @@ import numpy as np
 
 from jaxchunk.array_api._apply import Operand, elementwise
 from jaxchunk.array_api._dtypes import Scalar
-from jaxchunk.array_api._elementwise import OPERATORS, Row
+from jaxchunk.array_api._elementwise import OPERATORS
+from jaxchunk.array_api._row import Row
 
 if TYPE_CHECKING:
     from jaxchunk.array_api._array import Array
@@ -78,9 +79,9 @@ class Operators(Operand):
             return result
         old, new = self._node, result._node
         if new.dtype != old.dtype:
-            raise TypeError(f"an operation in place on {old.dtype} would give {new.dtype}: write x = x … instead")
+            raise TypeError(f"an operation in place on {old.dtype} would give {new.dtype}: write x = x …")
         if new.shape != old.shape:
-            raise ValueError(f"an operation in place on shape {old.shape} would give {new.shape}: write x = x … instead")
+            raise ValueError(f"an operation in place on shape {old.shape} would give {new.shape}: write x = x …")
         self._node = new
         return self
 
@@ -112,4 +113,6 @@ class Operators(Operand):
 
     __lt__, __le__ = _binary("__lt__"), _binary("__le__")
     __gt__, __ge__ = _binary("__gt__"), _binary("__ge__")
-    __eq__, __ne__ = _binary("__eq__"), _binary("__ne__")
+    # Python has them give a bool, the standard an array.
+    __eq__ = _binary("__eq__")  # type: ignore[assignment]
+    __ne__ = _binary("__ne__")  # type: ignore[assignment]

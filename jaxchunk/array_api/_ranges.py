@@ -13,10 +13,10 @@ from jaxchunk.array_api import _build, _views
 from jaxchunk.array_api import _dtypes as dt
 from jaxchunk.array_api._arguments import as_shape, need_array
 from jaxchunk.array_api._array import Array
-from jaxchunk.array_api._bodies import aligned
 from jaxchunk.array_api._build import DType, convert
 from jaxchunk.array_api._creation import default_dtype
 from jaxchunk.array_api._devices import Device, as_device
+from jaxchunk.array_api._values import aligned
 from jaxchunk.graph.grid import ChunksLike, normalize_chunks
 from jaxchunk.graph.node import Node
 
@@ -207,9 +207,7 @@ def eye(
     def body(row: Any, column: Any, k: Any) -> Any:
         return convert(_eq(column, _add(row, k)), wanted)
 
-    node = _build.blockwise(
-        "eye", body, ("eye", wanted.str), operands, wanted, maps=((0,), (1,), ()), space=shape
-    )
+    node = _build.blockwise("eye", body, ("eye", wanted.str), operands, wanted, maps=((0,), (1,), ()), space=shape)
     return Array(_build.pinned(node, as_device(device)))
 
 

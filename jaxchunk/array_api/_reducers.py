@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from jax import lax
 
-from jaxchunk.array_api._bodies import aligned
 from jaxchunk.array_api._build import convert
+from jaxchunk.array_api._values import aligned
 
 Values: TypeAlias = tuple[Any, ...]
 DType: TypeAlias = np.dtype[Any]

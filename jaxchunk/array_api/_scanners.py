@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from jaxchunk.array_api._bodies import aligned
 from jaxchunk.array_api._build import DType, convert
+from jaxchunk.array_api._values import aligned
 
 _WIDER = {np.dtype("float32"): np.dtype("float64"), np.dtype("complex64"): np.dtype("complex128")}
 

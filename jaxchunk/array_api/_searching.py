@@ -13,10 +13,10 @@ from jaxchunk.array_api import _reducers as reducers
 from jaxchunk.array_api._apply import as_node, refuse_foreign
 from jaxchunk.array_api._arguments import as_axis, need_array
 from jaxchunk.array_api._array import Array
-from jaxchunk.array_api._bodies import aligned
 from jaxchunk.array_api._build import convert
 from jaxchunk.array_api._dtypes import Scalar
 from jaxchunk.array_api._statistical import AxisArgument, reduce
+from jaxchunk.array_api._values import aligned
 
 __all__ = ["argmax", "argmin", "count_nonzero", "where"]
 

@@ -10,8 +10,8 @@ from jaxchunk.array_api import _reducers as reducers
 from jaxchunk.array_api import _scanners as scanners
 from jaxchunk.array_api._arguments import as_axes, as_axis, need_array
 from jaxchunk.array_api._array import Array
-from jaxchunk.array_api._bodies import aligned
 from jaxchunk.array_api._build import DType, convert
+from jaxchunk.array_api._values import aligned
 from jaxchunk.graph.grid import Axis
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Reducer

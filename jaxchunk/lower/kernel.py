@@ -121,7 +121,7 @@ class Piece:
             return result
 
         values = evaluate(program.body, self.loader((0,) * len(tile), tile), carry)
-        outputs = tuple(broadcast(values[o], tile) for o in program.outputs)
+        outputs = tuple(values[o] if program.exact else broadcast(values[o], tile) for o in program.outputs)
         new = tuple(
             fold.reducer.combine(state, lift(fold, values, tile))
             for fold, state in zip(program.folds, states, strict=True)

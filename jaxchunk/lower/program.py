@@ -8,7 +8,7 @@ one per distinct value, so `x * 0.1` and `x * 0.2` are one kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -111,6 +111,14 @@ class Program:
     params, indices
         The scalars and the (axis, offset, step) of positions that the instructions refer to: what
         varies between runs of one kernel.
+    direct
+        Whether a body, or a contraction, wants the tile in one piece.
+    exact
+        Whether the body gives blocks of shapes of its own.
+    direct
+        A body, or a contraction, wants the tile in one piece.
+    exact
+        The body gives blocks of shapes of its own.
     """
 
     body: Block
@@ -120,8 +128,8 @@ class Program:
     outputs: list[int] = field(default_factory=list)
     params: list[np.generic] = field(default_factory=list)
     indices: list[tuple[int, int, int]] = field(default_factory=list)
-    nleaves: int = 0
     direct: bool = False
+    exact: bool = False
 
     @property
     def rank(self) -> int:
@@ -140,6 +148,7 @@ class Program:
             tuple(p.dtype.str for p in self.params),
             tuple(step for _, _, step in self.indices),
             self.direct,
+            self.exact,
         )
 
     def param(self, value: np.generic) -> int:
@@ -170,5 +179,3 @@ class Program:
         """Instructions in all: what compile time grows with."""
         return len(self.body.instrs) + sum(len(g.epilogue.instrs) for g in self.groups)
 
-
-Body = Callable[..., Any]

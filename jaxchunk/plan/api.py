@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,14 +10,40 @@ import numpy as np
 
 from jaxchunk import config
 from jaxchunk.graph.node import Node
-from jaxchunk.plan.plan import Plan, Write
+from jaxchunk.graph.primitives import Source
+from jaxchunk.plan.plan import Keep, Plan, Write
+from jaxchunk.run.progress import shown
+from jaxchunk.run.runtime import runtime
+
+_tokens = itertools.count()
 
 
-def plan_requests(requests: Sequence[Node | Write]) -> Plan:
+def plan_requests(requests: Sequence[Node | Write | Keep]) -> Plan:
     """A plan under the settings in force."""
-    return Plan(requests, config.get())
+    return Plan(requests, config.get(), runtime().kept)
+
+
+def run_requests(requests: Sequence[Node | Write | Keep]) -> list[Any]:
+    """Plan and run; with a progress bar where the settings say so."""
+    with runtime().lock:  # nothing is kept or let go between planning and running
+        plan = plan_requests(requests)
+        with shown(plan.stages, plan.settings) as on_task:
+            return plan.run(on_task)
 
 
 def compute_nodes(nodes: Sequence[Node]) -> list[np.ndarray[Any, Any]]:
     """The arrays of nodes, in one run."""
-    return [array for array in plan_requests(nodes).run() if array is not None]
+    return run_requests(nodes)
+
+
+def persist_nodes(nodes: Sequence[Node]) -> list[Node]:
+    """Nodes that are sources, of the values that the given ones have now."""
+    values = run_requests([Keep(node) for node in nodes])
+    kept = []
+    for node, value in zip(nodes, values, strict=True):
+        if value is None:  # it existed already, or there is nothing to keep
+            kept.append(node)
+        else:
+            source = Source(value, next(_tokens), "persisted")
+            kept.append(Node(source, (), node.grid, node.dtype, node.device))
+    return kept

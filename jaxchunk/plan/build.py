@@ -102,6 +102,7 @@ class Builder:
         args = self._operand_values(node, op, bodied=False)
         self.operations[op.name] = None
         self.program.direct = True
+        self.program.exact = op.exact
         key = ("whole", op.name, op.body_key) if op.body_key is not None else None
         return self.program.body.add("call", key, args, op.body, node.dtype, [True] * self.program.rank)
 

@@ -115,7 +115,7 @@ def _beneath_views(node: Node) -> Node:
     """A root that is a view of something computed: that is made, and the view is read from it."""
     while isinstance(node.op, Affine) and node.value is None:
         below = node.operands[0]
-        if is_elementwise(below) or not isinstance(below.op, Affine | Blockwise):
+        if below.value is not None or is_elementwise(below) or not isinstance(below.op, Affine | Blockwise):
             return node
         node = below
     return node

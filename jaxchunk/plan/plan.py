@@ -14,7 +14,7 @@ from jaxchunk import config
 from jaxchunk.errors import MemoryBudgetError
 from jaxchunk.graph.grid import Grid
 from jaxchunk.graph.node import Node
-from jaxchunk.graph.primitives import Affine, AxisMap, Concat, Reshape, Source
+from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source
 from jaxchunk.lower.compile import CACHE, Kernels
 from jaxchunk.lower.program import Program
 from jaxchunk.plan.fuse import Draft, bases, exists, stages
@@ -60,6 +60,13 @@ class Write:
     done: bool = False
 
 
+@dataclasses.dataclass
+class Keep:
+    """A request to compute a node and keep its array as a source of its own."""
+
+    node: Node
+
+
 class Plan:
     """How arrays and writes will be computed. Made by :func:`jaxchunk.plan`; nothing has run.
 
@@ -71,11 +78,12 @@ class Plan:
     1
     """
 
-    def __init__(self, requests: Sequence[Node | Write], settings: config.Settings) -> None:
+    def __init__(self, requests: Sequence[Node | Write | Keep], settings: config.Settings, kept: int = 0) -> None:
         started = time.perf_counter()
         self.requests = list(requests)
         self.settings = settings
         self.budget = settings.budget
+        self.kept = kept
         self.stages: list[Stage] = []
         self.problem: str | None = None
         self.results: list[ResultSink | None] = []
@@ -88,12 +96,20 @@ class Plan:
 
     def _build(self) -> None:
         simplifier = Simplifier(PlanLimits(self.budget))
-        wanted = simplifier.simplify([r.node if isinstance(r, Write) else r for r in self.requests])
+        simple = simplifier.simplify([r if isinstance(r, Node) else r.node for r in self.requests])
+        wanted = self.wanted = [_read(node) if exists(node) else node for node in simple]
         sinks: dict[Node, list[Any]] = {}
         results: dict[Node, ResultSink] = {}
+        self.slots: dict[Node, Slot] = {}
+        keep: set[Node] = set()
         for request, node in zip(self.requests, wanted, strict=True):
             if isinstance(request, Write):
                 self._add_write(request, node, sinks)
+                self.results.append(None)
+                continue
+            if isinstance(request, Keep):
+                keep.add(node)
+                sinks.setdefault(node, [])
                 self.results.append(None)
                 continue
             if node not in results:
@@ -103,7 +119,7 @@ class Plan:
         self.handed_out = sum(r.nbytes for r in results.values())
         live = [node for node in sinks if node.size]
         drafts = stages(live)
-        self._tile_all(drafts, sinks)
+        self._tile_all(drafts, sinks, keep)
 
     def _add_write(self, request: Write, node: Node, sinks: dict[Node, list[Any]]) -> None:
         unit = request.node.dtype.itemsize
@@ -117,16 +133,19 @@ class Plan:
         # A unit padded at the array's edge, and its encoding at worst.
         sinks.setdefault(node, []).append(WriteSink(request.grid, 2 * unit + unit // 16 + 65536, open_it))
 
-    def _tile_all(self, drafts: list[Draft], sinks: dict[Node, list[Any]]) -> None:
+    def _tile_all(self, drafts: list[Draft], sinks: dict[Node, list[Any]], keep: set[Node]) -> None:
         made_by = {node: i for i, draft in enumerate(drafts) for node, _, _ in draft.roots}
         last_use: dict[Node, int] = {}
         for i, draft in enumerate(drafts):
             for base in draft.reads():
                 if base in made_by:
                     last_use[base] = i
-        slots: dict[Node, Slot] = {}
-        room_for_values = int((self.budget - self.handed_out) * VALUES_SHARE)
-        live = {i: 0 for i in range(len(drafts))}
+        end = len(drafts)
+        last_use |= {node: end for node in keep if node in made_by}
+        slots = self.slots
+        free = self.budget - self.handed_out - self.kept
+        room_for_values = int(free * VALUES_SHARE)
+        live = {i: 0 for i in range(end + 1)}
         self.peak = 0
         for i, draft in enumerate(drafts):
             for node, _, _ in draft.roots:
@@ -136,7 +155,7 @@ class Plan:
                         for j in range(i, last_use[node] + 1):
                             live[j] += int(node.nbytes * 1.1) + 4096
                     slots[node] = Slot((), node.dtype, node.op.name, "host" if fits else "disk")
-            room = self.budget - self.handed_out - live[i]
+            room = free - live[i]
             stage = self._stage(i, draft, slots, sinks, room)
             stage.frees = [slots[node] for node, last in last_use.items() if last == i]
             self.stages.append(stage)
@@ -144,7 +163,7 @@ class Plan:
         for node, last in last_use.items():
             for j in range(made_by[node], last + 1):
                 held[j] = held.get(j, 0) + slots[node].nbytes
-        self.peak = max((s.reserve + held.get(s.number, 0) for s in self.stages), default=0) + self.handed_out
+        self.peak = max((s.reserve + held.get(s.number, 0) for s in self.stages), default=0) + self.handed_out + self.kept
         if self.problem is None and self.peak > self.budget:
             self.problem = (
                 f"the results and intermediates need {self.peak:,} bytes, the budget is {self.budget:,}: "
@@ -161,6 +180,8 @@ class Plan:
             groups.append(GroupPlan(group.dropped, tuple(group.folds), group_leaves, []))
         for node, dropped, _ in draft.roots:
             kept = tuple(a for a in range(len(draft.space)) if dropped is None or a not in dropped)
+            if draft.exact is node:
+                kept = kept[: node.ndim]
             output = Output(node.op.name, kept, node.dtype, list(sinks.get(node, [])))
             if draft.exact is node:
                 output.grid = node.grid
@@ -179,7 +200,7 @@ class Plan:
                         units[a] = int(np.lcm(units[a], max(1, axis.largest)))
         fixed = {a: _one_block(draft.space[a]) for a in draft.whole}
         if draft.exact is not None:
-            fixed = dict(enumerate(draft.exact.operands[0].grid))
+            fixed |= dict(enumerate(_block_grid(draft.exact)))
         contraction = any(f.reducer.contracts for f in program.folds)
         ordered = draft.ordered
         moving = not program.folds and not program.scans and all(i.kind == "load" for i in program.body.instrs) and len(leaves) == 1 and all(leaves[0].spans)
@@ -285,7 +306,7 @@ class Plan:
         """The plan as a text; it works for a plan that doesn't fit, too."""
         return explain(self)
 
-    def run(self, on_task: Callable[[Stage, int], None] | None = None) -> list[np.ndarray[Any, Any] | None]:
+    def run(self, on_task: Callable[[Stage, int], None] | None = None) -> list[Any]:
         """Compute: one entry per request, an array, or None for a write.
 
         Raises
@@ -303,17 +324,18 @@ class Plan:
             raise RuntimeError(f"planned for {self.budget:,} bytes, and the budget is {config.get().budget:,}: plan again")
         return self._run(runtime(), on_task)
 
-    def _run(self, machine: Runtime, on_task: Callable[[Stage, int], None] | None) -> list[np.ndarray[Any, Any] | None]:
+    def _run(self, machine: Runtime, on_task: Callable[[Stage, int], None] | None) -> list[Any]:
         started = time.perf_counter()
         compiled, compile_seconds = CACHE.compiled, CACHE.seconds
         with machine.run(self.settings):
+            if machine.kept != self.kept:
+                raise RuntimeError("arrays were kept or let go since the plan was made: plan again")
             for source in self.sources:
                 source.check()
             counters = machine.execute(self.stages, self.settings, on_task or (lambda stage, done: None))
             for source in self.sources:
                 if not any(isinstance(r, Write) for r in self.requests):
                     source.check()
-            self._empty_results()
             self.measured = counters
             totals = Totals(
                 runs=1,
@@ -330,19 +352,39 @@ class Plan:
                 bytes_written=sum(c.bytes_written for c in counters),
             )
         record(totals, counters)
-        arrays = [r.array if r is not None else None for r in self.results]
-        return arrays
+        return self._answers()
 
-    def _empty_results(self) -> None:
-        for result in self.results:
-            if result is not None and result.nbytes == 0:
-                result.array = np.empty(result.shape, result.dtype)
+    def _answers(self) -> list[Any]:
+        kept = {node: slot.take() for node, slot in self.slots.items() if slot.value is not None}
+        answers: list[Any] = []
+        for request, node, result in zip(self.requests, self.wanted, self.results, strict=True):
+            if isinstance(request, Keep):
+                answers.append(kept.get(node))
+            elif result is None or isinstance(request, Write):
+                answers.append(None)
+            else:
+                answers.append(result.array if node.size else np.empty(node.shape, node.dtype))
+        return answers
+
+
+def _read(node: Node) -> Node:
+    """An array that exists as something to compute: all of it is read."""
+    maps = tuple(AxisMap(a) for a in range(node.ndim))
+    return Node(Affine("read", maps), (node,), node.grid, node.dtype, node.device, node.where)
 
 
 def _one_block(length: int) -> Any:
     from jaxchunk.graph.grid import Axis
 
     return Axis.regular(length, max(1, length))
+
+
+def _block_grid(node: Node) -> Grid:
+    """The blocks that a user's function is called with: those of the operands along each axis."""
+    op = node.op
+    assert isinstance(op, Blockwise)
+    cuts = {a: axis for o, m in zip(node.operands, op.maps, strict=True) for a, axis in zip(m, o.grid, strict=True)}
+    return tuple(cuts[a] for a in range(len(op.space)) if a not in op.whole)
 
 
 def _stored_bases(base: Any) -> list[StoredArray]:

@@ -137,8 +137,7 @@ class StageRun:
                 first = index
                 states = stage.kernels.initial_states(box_shape(box))
                 state_bytes = sum(s.nbytes for state in states for s in state)
-                self.pool.give_room(state_bytes)
-                self.ledger.hold(state_bytes)
+                self.pool.hold(state_bytes)
             if stage.ordered is not None and index[stage.ordered] == 0:
                 carries = stage.kernels.initial_carries(box_shape(box))
             states, carries = self._step(index, box, leaves, states, carries)
@@ -155,8 +154,7 @@ class StageRun:
         out_bytes = sum(output.dtype.itemsize for output in stage.outputs) * int(np.prod(tile, dtype=np.int64))
         carry_bytes = sum(c.nbytes for c in carries)
         need = out_bytes + 2 * carry_bytes + (kernel.temp_bytes or 0)
-        self.pool.give_room(need)
-        with self.ledger.holding(need):
+        with self.pool.holding(need):
             arrays = tuple(self.to_device(leaf) for leaf in leaves)
             outputs, states, carries = kernel.call(stage.kernels.params(), stage.starts(box), arrays, states, carries)
             jax.block_until_ready((outputs, states, carries))

@@ -41,8 +41,7 @@ class GroupState:
             return
         key = tuple(0 if a in self.plan.dropped else i for a, i in enumerate(index))
         nbytes = sum(s.nbytes for state in states for s in state)
-        self.run.pool.give_room(nbytes)
-        self.run.ledger.hold(nbytes)
+        self.run.pool.hold(nbytes)
         with self._lock:
             self._waiting[key][self._rank(task)] = states
             done, joined = self._joined.pop(key, (0, None))
@@ -80,8 +79,7 @@ class GroupState:
         kernel = self.stage.kernels.finish(self.number, box_shape(kept_box), avals)
         size = int(np.prod(box_shape(kept_box), dtype=np.int64))
         need = sum(output.dtype.itemsize for output in self.plan.outputs) * size + (kernel.temp_bytes or 0)
-        self.run.pool.give_room(need)
-        with self.run.ledger.holding(need):
+        with self.run.pool.holding(need):
             arrays = tuple(self.run.to_device(leaf) for leaf in leaves)
             results = kernel.call(self.stage.kernels.params(), self.stage.starts(kept_box), arrays, states)
             jax.block_until_ready(results)

@@ -7,9 +7,7 @@ Always held ≤ reserved ≤ budget: a stage reserves its whole planned peak bef
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator
 
 
 class LedgerError(AssertionError):
@@ -49,14 +47,6 @@ class Ledger:
         with self._lock:
             self.reserved -= nbytes
 
-    @contextlib.contextmanager
-    def reservation(self, nbytes: int) -> Iterator[None]:
-        self.reserve(nbytes)
-        try:
-            yield
-        finally:
-            self.unreserve(nbytes)
-
     def hold(self, nbytes: int) -> None:
         with self._lock:
             self.held += nbytes
@@ -71,14 +61,6 @@ class Ledger:
     def release(self, nbytes: int) -> None:
         with self._lock:
             self.held -= nbytes
-
-    @contextlib.contextmanager
-    def holding(self, nbytes: int) -> Iterator[None]:
-        self.hold(nbytes)
-        try:
-            yield
-        finally:
-            self.release(nbytes)
 
     def room(self) -> int:
         """Bytes that may still be held."""

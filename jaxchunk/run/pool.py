@@ -7,10 +7,12 @@ back when that object dies: arrays can't tell, since NumPy and JAX keep referenc
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import weakref
 from collections import defaultdict, deque
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -75,6 +77,19 @@ class Pool:
             self._collect()
             while sum(size * len(blocks) for size, blocks in self._idle.items()) > keep and self._unmap_one():
                 pass
+
+    def hold(self, nbytes: int) -> None:
+        """Hold bytes that aren't blocks, after making room for them; released in the ledger."""
+        self.give_room(nbytes)
+        self.ledger.hold(nbytes)
+
+    @contextlib.contextmanager
+    def holding(self, nbytes: int) -> Iterator[None]:
+        self.hold(nbytes)
+        try:
+            yield
+        finally:
+            self.ledger.release(nbytes)
 
     def give_room(self, nbytes: int) -> None:
         """Unmap idle blocks until so much more may be held, or none is left."""

@@ -119,7 +119,7 @@ class Reader:
 
     def _decode(self, base: StoredArray, index: tuple[int, ...], out: Array) -> None:
         started = time.perf_counter()
-        with self.pool.ledger.holding(base.scratch_bytes):
+        with self.pool.holding(base.scratch_bytes):
             base.read_chunk(index, out)
         self.counters.read(out.nbytes, time.perf_counter() - started)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ class Runtime:
         self.lock = threading.RLock()
         self.running = threading.local()
         self._idle_reserved = 0
+        self._spill: dict[Path, Path] = {}
 
     @contextlib.contextmanager
     def run(self, settings: Settings) -> Iterator[None]:
@@ -52,6 +53,17 @@ class Runtime:
                 self.cache.clear()
                 self._keep_idle(int(settings.budget * IDLE_SHARE))
 
+    @property
+    def kept(self) -> int:
+        """Bytes reserved for what lives between runs, idle blocks left out."""
+        return self.ledger.reserved - self._idle_reserved
+
+    def directory(self, parent: Path) -> Path:
+        """Where values are spilled below a parent directory; made when it is first wanted."""
+        if parent not in self._spill:
+            self._spill[parent] = spill_directory(parent)
+        return self._spill[parent]
+
     def _keep_idle(self, nbytes: int) -> None:
         """Between runs the pool's idle blocks are reserved on their own account; during one, by its stages."""
         self.ledger.unreserve(self._idle_reserved)
@@ -68,40 +80,39 @@ class Runtime:
         counters: list[StageCounters] = []
         begun: list[Any] = []
         reserved = 0
-        with _scratch_directory(settings.spill) as directory:
-            try:
-                for stage in stages:
-                    self.pool.trim(stage.reserve)
-                    self.ledger.unreserve(reserved)
-                    self.ledger.reserve(stage.reserve)
-                    reserved = stage.reserve
-                    for sink in _sinks(stage):
-                        if isinstance(sink, ValueSink):
-                            sink.slot.begin(self.ledger, directory())
-                        else:
-                            sink.begin(self)
-                        begun.append(sink)
-                    self.cache.limit = stage.cache
-                    counters.append(StageRun(stage, self.ledger, self.pool, self.cache, settings.cores, on_task).run())
-                    self.cache.clear()
-                    for slot in stage.frees:
-                        slot.free(self.ledger)
-                for sink in begun:
-                    if isinstance(sink, WriteSink):
-                        sink.target.commit()
-            except BaseException:
-                for sink in begun:
-                    if isinstance(sink, WriteSink):
-                        sink.target.abort()
-                    elif isinstance(sink, ValueSink):
-                        sink.slot.free(self.ledger)
-                raise
-            finally:
-                self.pool.trim(0 if reserved == 0 else reserved)
+        try:
+            for stage in stages:
+                self.pool.trim(stage.reserve)
                 self.ledger.unreserve(reserved)
-                for sink in begun:
-                    if isinstance(sink, ResultSink):
-                        sink.end(self)
+                self.ledger.reserve(stage.reserve)
+                reserved = stage.reserve
+                for sink in _sinks(stage):
+                    if isinstance(sink, ValueSink):
+                        sink.slot.begin(self.ledger, lambda: self.directory(settings.spill))
+                    else:
+                        sink.begin(self)
+                    begun.append(sink)
+                self.cache.limit = stage.cache
+                counters.append(StageRun(stage, self.ledger, self.pool, self.cache, settings.cores, on_task).run())
+                self.cache.clear()
+                for slot in stage.frees:
+                    slot.free()
+            for sink in begun:
+                if isinstance(sink, WriteSink):
+                    sink.target.commit()
+        except BaseException:
+            for sink in begun:
+                if isinstance(sink, WriteSink):
+                    sink.target.abort()
+                elif isinstance(sink, ValueSink):
+                    sink.slot.free()
+            raise
+        finally:
+            self.pool.trim(0 if reserved == 0 else reserved)
+            self.ledger.unreserve(reserved)
+            for sink in begun:
+                if isinstance(sink, ResultSink):
+                    sink.end(self)
         return counters
 
 
@@ -110,24 +121,32 @@ def _sinks(stage: Stage) -> Iterator[Any]:
         yield from output.sinks
 
 
-@contextlib.contextmanager
-def _scratch_directory(parent: Path) -> Iterator[Callable[[], Path]]:
-    """A directory for spilled values, made when it is first wanted and removed in any case."""
-    made: list[tempfile.TemporaryDirectory[str]] = []
+_PREFIX = "jaxchunk-spill-"
 
-    def directory() -> Path:
-        if not made:
-            parent.mkdir(parents=True, exist_ok=True)
-            made.append(tempfile.TemporaryDirectory(prefix="jaxchunk-spill-", dir=parent))
-        return Path(made[0].name)
 
+def spill_directory(parent: Path) -> Path:
+    """This process's directory for spilled values, removed when it ends; those of dead processes go now."""
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.glob(f"{_PREFIX}*"):
+        pid = left.name.removeprefix(_PREFIX).split("-")[0]
+        if pid.isdecimal() and int(pid) != os.getpid() and not _alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+    made = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent, ignore_cleanup_errors=True)
+    _directories.append(made)
+    return Path(made.name)
+
+
+def _alive(pid: int) -> bool:
     try:
-        yield directory
-    finally:
-        for each in made:
-            each.cleanup()
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
+_directories: list[tempfile.TemporaryDirectory[str]] = []
 _runtime: Runtime | None = None
 _making = threading.Lock()
 
@@ -138,7 +157,3 @@ def runtime() -> Runtime:
         if _runtime is None:
             _runtime = Runtime()
         return _runtime
-
-
-def now() -> float:
-    return time.perf_counter()

@@ -27,8 +27,7 @@ class ResultSink:
 
     def begin(self, runtime: Any) -> None:
         runtime.ledger.reserve(self.nbytes)
-        runtime.pool.give_room(self.nbytes)
-        runtime.ledger.hold(self.nbytes)
+        runtime.pool.hold(self.nbytes)
         self.array = np.empty(self.shape, self.dtype)
 
     def end(self, runtime: Any) -> None:
@@ -96,7 +95,7 @@ class WriteSink:
         def job() -> None:
             started = time.perf_counter()
             copied = 0 if part.flags.c_contiguous else part.nbytes
-            with run.ledger.holding(self.encode_bytes + copied):
+            with run.pool.holding(self.encode_bytes + copied):
                 self.target.write_chunk(index, np.ascontiguousarray(part))
             run.counters.add(bytes_written=part.nbytes, write_seconds=time.perf_counter() - started)
 

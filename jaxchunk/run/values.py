@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -52,22 +53,28 @@ class HostValue:
         self.blocks.clear()
         self._account.clear()
 
+    def reserve(self, nbytes: int) -> None:
+        """Reserve for all of its blocks, until it is closed or gone."""
+        self.ledger.reserve(nbytes)
+        self._account.reserved += nbytes
+
 
 class _Account:
-    """What a value holds in the ledger; apart from it, so that its finalizer can refer to it."""
+    """What a value holds, and has reserved, in the ledger; apart from it, so that its finalizer can refer to it."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.held = 0
+        self.reserved = 0
 
     def add(self, nbytes: int, pool: Pool) -> None:
-        pool.give_room(nbytes)
-        self.ledger.hold(nbytes)
+        pool.hold(nbytes)
         self.held += nbytes
 
     def clear(self) -> None:
         self.ledger.release(self.held)
-        self.held = 0
+        self.ledger.unreserve(self.reserved)
+        self.held = self.reserved = 0
 
 
 class DiskValue:
@@ -191,16 +198,21 @@ class Slot:
             total = [(n * count, nbytes * size) for n, nbytes in total for count, size in axis.runs]
         return sum(count * block_bytes(nbytes) for count, nbytes in total)
 
-    def begin(self, ledger: Ledger, directory: Path) -> None:
+    def begin(self, ledger: Ledger, directory: Callable[[], Path]) -> None:
         if self.tier == "host":
-            ledger.reserve(self.nbytes)
             self.value = HostValue(self.grid, self.dtype, self.name, ledger)
+            self.value.reserve(self.nbytes)
         else:
-            self.value = DiskValue(self.grid, self.dtype, self.name, directory)
+            self.value = DiskValue(self.grid, self.dtype, self.name, directory())
 
-    def free(self, ledger: Ledger) -> None:
+    def free(self) -> None:
         """Give up the value, and what was reserved for it."""
         if self.value is not None:
             self.value.close()
             self.value = None
-            ledger.unreserve(self.nbytes)
+
+    def take(self) -> HostValue | DiskValue:
+        """The value, which lives from here on as long as somebody refers to it."""
+        value, self.value = self.value, None
+        assert value is not None
+        return value

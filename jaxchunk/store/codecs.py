@@ -121,9 +121,9 @@ class PipelineCodec:
         self._nbytes = math.prod(spec.shape) * self._dtype.itemsize
         keeps_size = _SIZE_KEEPING.issuperset(name.removeprefix("numcodecs.") for name in names)
         self.encoded_bound = bound(self._nbytes) if keeps_size else 8 * self._nbytes + 64 * 1024
-        # Between two codecs both the one's input and its output are there, and the last output is copied.
-        self.decode_scratch = 2 * self._nbytes
-        self.encode_scratch = 2 * self._nbytes + self.encoded_bound
+        # Between two codecs both the one's input and its output are there, and many make a copy of the latter.
+        self.decode_scratch = 3 * self._nbytes
+        self.encode_scratch = 2 * self._nbytes + 2 * self.encoded_bound
 
     def decode(self, encoded: Bytes, out: npt.NDArray[Any]) -> None:
         buffer = cpu.Buffer.from_array_like(encoded)

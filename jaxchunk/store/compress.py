@@ -7,7 +7,7 @@ as it was, so the size that the encoded bytes claim is compared first.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jaxchunk.store.buffers import Bytes
+
+_PIECE = 128 * 1024
 
 
 class BadChunk(ValueError):
@@ -66,27 +68,23 @@ class SizedCompressor:
         return 0
 
     def encode_scratch(self, nbytes: int) -> int:
-        return bound(nbytes)
+        return 2 * bound(nbytes)  # numcodecs copies its result out of a buffer of the largest size
 
 
 @dataclass(frozen=True)
 class Deflate:
-    """gzip and zlib: the size is known once all is decoded, so a copy is made, never longer than it may be."""
+    """gzip and zlib: their size is known only once all is decoded, so they are decoded piece by piece."""
 
     codec: Any
     wbits: int
 
     def decode_into(self, encoded: Bytes, out: Bytes) -> None:
-        at, rest = 0, encoded.data
-        while len(rest):  # gzip allows several members one after another
-            stream = zlib.decompressobj(self.wbits)
-            piece = stream.decompress(rest, out.nbytes - at + 1)
+        at = 0
+        for piece in _inflate(encoded, self.wbits):
             if at + len(piece) > out.nbytes:
                 raise BadChunk(f"decodes to more than the {out.nbytes} bytes of a chunk")
             out[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
-            if not stream.eof:
-                raise BadChunk("its compressed bytes end too early")
-            at, rest = at + len(piece), memoryview(stream.unused_data)
+            at += len(piece)
         _check_size(at, out.nbytes)
 
     def encode(self, data: npt.NDArray[Any]) -> bytes:
@@ -94,7 +92,7 @@ class Deflate:
         return encoded
 
     def decode_scratch(self, nbytes: int) -> int:
-        return nbytes
+        return 4 * _PIECE
 
     def encode_scratch(self, nbytes: int) -> int:
         return 2 * bound(nbytes)
@@ -111,6 +109,24 @@ def compressor_from_config(config: Mapping[str, Any]) -> Compressor | None:
     if claimed_size is None:
         return None
     return SizedCompressor(numcodecs.get_codec(dict(config)), claimed_size)
+
+
+def _inflate(encoded: Bytes, wbits: int) -> Iterator[bytes]:
+    """The decoded bytes, at most `_PIECE` at a time; gzip allows several members one after another."""
+    stream = zlib.decompressobj(wbits)
+    for start in range(0, encoded.nbytes, _PIECE):
+        rest = encoded[start : start + _PIECE].tobytes()
+        while True:
+            if stream.eof and rest:
+                stream = zlib.decompressobj(wbits)
+            piece = stream.decompress(rest, _PIECE)
+            if piece:
+                yield piece
+            rest = stream.unused_data if stream.eof else stream.unconsumed_tail
+            if not rest and len(piece) < _PIECE:
+                break
+    if not stream.eof:
+        raise BadChunk("its compressed bytes end too early")
 
 
 def _zstd_size(encoded: Bytes) -> int | None:

@@ -74,7 +74,7 @@ class Layout:
 
     @cached_property
     def has_clipped_units(self) -> bool:
-        return any(n % u for n, u in zip(self.shape, self.unit, strict=True))
+        return any(n % max(1, u) for n, u in zip(self.shape, self.unit, strict=True))
 
     def locate(self, unit: tuple[int, ...]) -> tuple[str, tuple[int, ...] | None]:
         """The key of the object that holds a unit, and the unit's place in it (None: it is all of it)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -81,21 +80,23 @@ def encoded_pieces(layout: Layout, value: npt.NDArray[Any]) -> Iterator[Bytes]:
     `value` has the unit's clipped shape. What sticks out of the array is padded with the fill value,
     and units wholly outside are left out of their shard.
     """
+    if _is_whole_unit(layout, value) and layout.sharding is None:
+        yield from layout.codec.encode(value)
+        return
     with POOL.lend(layout.unit_nbytes) as scratch:
         if layout.sharding is None:
             yield from layout.codec.encode(_whole_unit(layout, value, scratch))
-        elif layout.sharding.index_at_end:
-            spans = _empty_spans(layout.sharding)
+            return
+        index = layout.sharding.index_codec
+        spans = np.full((*layout.sharding.units, 2), _ABSENT, np.uint64)
+        if layout.sharding.index_at_end:
             yield from _shard_body(layout, layout.sharding, value, scratch, spans, at=0)
-            yield from layout.sharding.index_codec.encode(spans)
+            yield from index.encode(spans)
         else:
-            spans = _empty_spans(layout.sharding)
             body = bytearray()
-            for piece in _shard_body(
-                layout, layout.sharding, value, scratch, spans, at=layout.sharding.index_codec.encoded_bound
-            ):
+            for piece in _shard_body(layout, layout.sharding, value, scratch, spans, at=index.encoded_bound):
                 body += piece.data
-            yield from layout.sharding.index_codec.encode(spans)
+            yield from index.encode(spans)
             yield np.frombuffer(body, np.uint8)
 
 
@@ -123,14 +124,14 @@ def _shard_body(
 
 def _whole_unit(layout: Layout, value: npt.NDArray[Any], scratch: Bytes) -> npt.NDArray[Any]:
     """`value` as one contiguous unit of full shape; in `scratch` where it isn't that already."""
-    if value.shape == layout.unit and value.flags.c_contiguous:
+    if _is_whole_unit(layout, value):
         return value
-    unit = scratch.view(layout.dtype)[: math.prod(layout.unit)].reshape(layout.unit)
+    unit = scratch.view(layout.dtype).reshape(layout.unit)
     if value.shape != layout.unit:
         unit[...] = layout.fill
     unit[tuple(slice(0, n) for n in value.shape)] = value
     return unit
 
 
-def _empty_spans(sharding: Sharding) -> npt.NDArray[np.uint64]:
-    return np.full((*sharding.units, 2), _ABSENT, np.uint64)
+def _is_whole_unit(layout: Layout, value: npt.NDArray[Any]) -> bool:
+    return value.shape == layout.unit and value.flags.c_contiguous

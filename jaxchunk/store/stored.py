@@ -125,7 +125,7 @@ class StoredArray:
         except BadChunk as error:
             raise StorageError(f"{self._where(index, key)}: {error}") from error
         except Exception as error:
-            _note_once(error, f"while reading {self._where(index, key)}")
+            note_once(error, f"while reading {self._where(index, key)}")
             raise
         self._require_current()  # an overwrite may have come between
 
@@ -252,9 +252,10 @@ def open_array(source: object, path: str = "", *, missing: Missing = "fill") -> 
 
 def mark_stale(location: Location) -> None:
     """Make every open array at this place, under whatever spelling, raise SourceChangedError from now on."""
+    replaced = identity(location)
     with _OPEN_LOCK:
-        for array in list(_OPEN):
-            if array.is_same_array(location):
+        for array in _OPEN:
+            if replaced is not None and array._identity == replaced:
                 array._stale = True
 
 
@@ -266,7 +267,8 @@ def _is_raw(layout: Layout) -> bool:
     return isinstance(layout.codec, PlainCodec) and layout.codec.is_raw
 
 
-def _note_once(error: BaseException, note: str) -> None:
+def note_once(error: BaseException, note: str) -> None:
+    """Add a note, also to an exception object that a store raises again and again."""
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
 

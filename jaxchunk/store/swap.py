@@ -58,9 +58,7 @@ class NewDirectory:
             if not os.path.isdir(self.final) or not os.listdir(self.final):
                 os.rename(self.path, self.final)
             elif not replace:
-                raise FileExistsError(
-                    f"{self.final} was made by someone else meanwhile; pass overwrite=True to replace it"
-                )
+                raise FileExistsError(f"{self.final} was made meanwhile; pass overwrite=True to replace it")
             else:
                 before_swap()
                 self._swap(old, _hidden(home, self.final, _JOURNAL))

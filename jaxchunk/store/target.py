@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import os
+import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import zarr
-from zarr.abc.store import Store
-from zarr.buffer import cpu
-from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
-from zarr.core.sync import sync
-from zarr.errors import ContainsGroupError
-from zarr.storage import LocalStore, MemoryStore
 
 from jaxchunk.graph.grid import Box, Grid, block_box, box_shape
-from jaxchunk.store.blobs import Blobs, DirectoryBlobs, StoreBlobs
-from jaxchunk.store.layout import Layout, layout_of, require_block
-from jaxchunk.store.location import Location, locate
-from jaxchunk.store.metadata import read_metadata
+from jaxchunk.store.blobs import StoreBlobs
+from jaxchunk.store.layout import Layout, require_block
+from jaxchunk.store.location import locate
+from jaxchunk.store.places import LocalPlace, Place, RegionPlace, StorePlace, ZarrFormat, refuse_reading
 from jaxchunk.store.shards import encoded_pieces
-from jaxchunk.store.stored import StoredArray, blobs_at, mark_stale
-from jaxchunk.store.swap import NewDirectory, clean_up, recover
+from jaxchunk.store.stored import StoredArray, note_once
 
 
 class Target:
@@ -46,28 +38,17 @@ class Target:
         What is written at a time: whole chunks, or whole shards.
     """
 
-    def __init__(
-        self,
-        name: str,
-        layout: Layout,
-        blobs: Blobs,
-        origin: tuple[int, ...],
-        write_grid: Grid,
-        begin: Callable[[], None],
-        commit: Callable[[], None],
-        abort: Callable[[], None],
-    ) -> None:
+    def __init__(self, name: str, place: Place, origin: tuple[int, ...], write_grid: Grid) -> None:
         self.name = name
-        self.dtype = layout.dtype
+        self.dtype = place.layout.dtype
         self.write_grid = write_grid
         self.shape = tuple(axis.length for axis in write_grid)
-        self._layout = layout
-        self._blobs = blobs
-        self._origin = origin
-        self._begin = _Once(begin)
-        self._commit = commit
-        self._abort = abort
+        self._place = place
+        self._origin = origin  # of write_grid, in the array's own write units
         self._state: Literal["open", "committed", "aborted"] = "open"
+        self._begun = False
+        self._writing = 0
+        self._changed = threading.Condition()
 
     @staticmethod
     def create(
@@ -83,7 +64,7 @@ class Target:
         dimension_names: Sequence[str | None] | None = None,
         fill_value: Any = 0,
         compressors: Any = "auto",
-        zarr_format: Literal[2, 3] | None = None,
+        zarr_format: ZarrFormat | None = None,
         reading: Sequence[StoredArray] = (),
     ) -> Target:
         """A new array at `place`.
@@ -126,11 +107,14 @@ class Target:
             "dimension_names": None if dimension_names is None else tuple(dimension_names),
             "fill_value": fill_value,
             "compressors": compressors,
-            "config": {"write_empty_chunks": True},
         }
+        to: Place
         if location.store is None:
-            return _create_local(location, overwrite, zarr_format, parameters)
-        return _create_in_store(location, location.store, overwrite, zarr_format or 3, parameters, reading)
+            to = LocalPlace(location, overwrite, zarr_format, parameters)
+        else:
+            refuse_reading(location, reading, "it in place: this store can't swap arrays")
+            to = StorePlace(location, location.store, overwrite, zarr_format or 3, parameters)
+        return Target(location.name, to, (0,) * len(to.layout.shape), to.layout.write_grid)
 
     @staticmethod
     def region(
@@ -156,36 +140,24 @@ class Target:
             Edges that cut a chunk or shard; `reading` has the array itself.
         """
         location = locate(place, path)
-        if location.is_local:
-            recover(location.path)
-        _refuse_reading(location, reading, "a region of it")
-        blobs = blobs_at(location)
-        layout = layout_of(read_metadata(location, blobs).parsed, location.name)
-        box = _whole_units(layout, region, location.name)
-        origin = tuple(
-            axis.find(start) if start < stop else 0 for axis, (start, stop) in zip(layout.write_grid, box, strict=True)
-        )
-        grid = tuple(axis.sliced(start, stop) for axis, (start, stop) in zip(layout.write_grid, box, strict=True))
-
-        def begin() -> None:
-            mark_stale(location)
-
-        return Target(location.name, layout, blobs, origin, grid, begin, _nothing, _nothing)
+        refuse_reading(location, reading, "a region of it")
+        to = RegionPlace(location)
+        box = _whole_units(to.layout, region, location.name)
+        axes = list(zip(to.layout.write_grid, box, strict=True))
+        origin = tuple(axis.find(start) if start < stop else 0 for axis, (start, stop) in axes)
+        return Target(location.name, to, origin, tuple(axis.sliced(start, stop) for axis, (start, stop) in axes))
 
     @property
     def encode_bytes(self) -> int:
         """Bytes that writing one unit takes at most, besides its values."""
-        layout = self._layout
-        whole = 0
-        if layout.sharding is not None:
-            units = int(np.prod(layout.sharding.units))
-            index = layout.sharding.index_codec.encoded_bound
-            whole = 2 * index
-            if isinstance(self._blobs, StoreBlobs) or not layout.sharding.index_at_end:
-                whole += 2 * (units * layout.codec.encoded_bound + index)
-        elif isinstance(self._blobs, StoreBlobs):
-            whole = layout.codec.encoded_bound
-        return layout.unit_nbytes + layout.codec.encode_scratch + whole
+        layout = self._place.layout
+        sharding = layout.sharding
+        index = sharding.index_codec.encoded_bound if sharding else 0
+        units = math.prod(sharding.units) if sharding else 1
+        joined = isinstance(self._place.blobs, StoreBlobs) or (sharding is not None and not sharding.index_at_end)
+        # A bytearray that grows may be there twice for a moment.
+        whole = 2 * (units * layout.codec.encoded_bound + index) if joined else 0
+        return layout.unit_nbytes + layout.codec.encode_scratch + 2 * index + whole
 
     def write_chunk(self, index: tuple[int, ...], value: npt.NDArray[Any]) -> None:
         """Write one whole unit, also where it holds nothing but the fill value.
@@ -199,13 +171,10 @@ class Target:
 
         Raises
         ------
-        StorageError
-            The codecs can't encode it.
         Exception
-            What the storage raises, with a note of array, chunk and key.
+            What the storage or the codec raises, with a note of array, chunk and key. The object
+            that was there before is whole.
         """
-        if self._state != "open":
-            raise RuntimeError(f"{self.name} was {self._state}; nothing more can be written to it")
         require_block(index, self.write_grid, self.name)
         shape = box_shape(block_box(self.write_grid, index))
         if value.shape != shape or value.dtype != self.dtype:
@@ -213,32 +182,33 @@ class Target:
                 f"value: shape {value.shape}, dtype {value.dtype}; "
                 f"chunk {index} of {self.name} has shape {shape}, dtype {self.dtype}"
             )
-        self._begin()
         coords = tuple(i + o for i, o in zip(index, self._origin, strict=True))
-        key = self._layout.encode_key(coords)
-        try:
-            self._blobs.put(key, encoded_pieces(self._layout, value))
-        except Exception as error:
-            error.add_note(f"while writing chunk {coords} of array {self.name} (key {key!r})")
-            raise
+        key = self._place.layout.encode_key(coords)
+        with self._open():
+            try:
+                self._place.blobs.put(key, encoded_pieces(self._place.layout, value))
+            except Exception as error:
+                note_once(error, f"while writing chunk {coords} of array {self.name} (key {key!r})")
+                raise
 
     def commit(self) -> None:
         """Make what was written visible; arrays opened on what was there before become stale."""
-        if self._state != "open":
-            raise RuntimeError(f"{self.name} was {self._state} already")
         try:
-            self._begin()
-            self._commit()
+            with self._open():
+                self._place.commit()
         except BaseException:
             self.abort()
             raise
         self._state = "committed"
 
     def abort(self) -> None:
-        """Give up: what was there before stays (where it wasn't replaced in place)."""
-        if self._state == "open":
+        """Give up: what was there before stays (where it wasn't replaced in place). Waits for writes under way."""
+        with self._changed:
+            if self._state != "open":
+                return
             self._state = "aborted"
-            self._abort()
+            self._changed.wait_for(lambda: self._writing == 0)
+            self._place.abort()
 
     def __enter__(self) -> Target:
         return self
@@ -251,124 +221,22 @@ class Target:
         elif self._state == "open":
             self.commit()
 
-
-def _create_local(
-    location: Location, overwrite: bool, zarr_format: Literal[2, 3] | None, parameters: dict[str, Any]
-) -> Target:
-    final = location.path
-    parent = os.path.dirname(final)
-    while not os.path.isdir(parent):
-        if os.path.lexists(parent):
-            raise NotADirectoryError(f"{location.name} can't be made: {parent} is a file")
-        parent = os.path.dirname(parent)
-    clean_up(final, parent)
-    _refuse_existing(location, overwrite)
-    format_above = _group_format(parent)
-    metadata, documents = _new_metadata(zarr_format or format_above or 3, parameters)
-    layout = layout_of(metadata, location.name)
-    new = NewDirectory(final, parent)
-
-    def commit() -> None:
-        # The metadata comes last: until now nobody took the hidden directory for an array.
-        for key, document in documents.items():
-            DirectoryBlobs(new.path).put(key, [document])
-        if format_above is not None:
-            _make_groups(parent, os.path.dirname(final), format_above)
-        new.commit(overwrite, before_swap=lambda: mark_stale(location))
-
-    origin = (0,) * len(layout.shape)
-    blobs = DirectoryBlobs(new.path)
-    return Target(location.name, layout, blobs, origin, layout.write_grid, _nothing, commit, new.discard)
-
-
-def _create_in_store(
-    location: Location,
-    store: Store,
-    overwrite: bool,
-    zarr_format: Literal[2, 3],
-    parameters: dict[str, Any],
-    reading: Sequence[StoredArray],
-) -> Target:
-    _refuse_reading(location, reading, "it in place: this store can't swap arrays")
-    if not sync(store.is_empty(location.path)):
-        blobs = blobs_at(location)
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """While the target is written to: it can't be aborted meanwhile, and the place has begun."""
+        with self._changed:
+            if self._state != "open":
+                raise RuntimeError(f"{self.name} was {self._state}; nothing more can be written to it")
+            if not self._begun:
+                self._place.begin()
+                self._begun = True
+            self._writing += 1
         try:
-            read_metadata(location, blobs)
-        except (FileNotFoundError, ValueError) as error:
-            raise FileExistsError(f"{location.name} has something that isn't an array; remove it first") from error
-        if not overwrite:
-            raise FileExistsError(f"{location.name} is there already; pass overwrite=True to replace it in place")
-    metadata, _ = _new_metadata(zarr_format, parameters)
-
-    def begin() -> None:
-        mark_stale(location)
-        zarr.create_array(store, name=location.path or None, zarr_format=zarr_format, overwrite=overwrite, **parameters)
-
-    def abort() -> None:
-        if target._begin.done:
-            sync(store.delete_dir(location.path))
-
-    layout = layout_of(metadata, location.name)
-    origin = (0,) * len(layout.shape)
-    target = Target(location.name, layout, blobs_at(location), origin, layout.write_grid, begin, _nothing, abort)
-    return target
-
-
-def _new_metadata(
-    zarr_format: Literal[2, 3], parameters: dict[str, Any]
-) -> tuple[ArrayV2Metadata | ArrayV3Metadata, dict[str, npt.NDArray[np.uint8]]]:
-    """The metadata that zarr-python makes of these parameters, parsed and as its documents' bytes."""
-    store = MemoryStore()
-    array = zarr.create_array(store, zarr_format=zarr_format, **parameters)
-    keys = ("zarr.json",) if zarr_format == 3 else (".zarray", ".zattrs")
-    documents = {}
-    for key in keys:
-        document = sync(store.get(key, cpu.buffer_prototype))
-        if document is not None:
-            documents[key] = np.frombuffer(document.to_bytes(), np.uint8)
-    return array.metadata, documents
-
-
-def _refuse_existing(location: Location, overwrite: bool) -> None:
-    path = location.path
-    if not os.path.lexists(path) or (os.path.isdir(path) and not os.listdir(path)):
-        return
-    try:
-        read_metadata(location, blobs_at(location))
-    except (FileNotFoundError, ValueError) as error:
-        raise FileExistsError(
-            f"{location.name} is there and isn't a Zarr array; only an array can be replaced"
-        ) from error
-    if not overwrite:
-        raise FileExistsError(f"{location.name} is there already; pass overwrite=True to replace it")
-
-
-def _refuse_reading(location: Location, reading: Sequence[StoredArray], what: str) -> None:
-    for array in reading:
-        if array.is_same_array(location):
-            raise ValueError(
-                f"the values are read from {array.name}, so they can't be written to {what}; write elsewhere"
-            )
-
-
-def _group_format(directory: str) -> Literal[2, 3] | None:
-    """The Zarr format of the group that a directory is; None where it isn't one."""
-    formats: tuple[tuple[str, Literal[2, 3]], ...] = (("zarr.json", 3), (".zgroup", 2))
-    for key, zarr_format in formats:
-        if os.path.exists(os.path.join(directory, key)):
-            zarr.open_group(LocalStore(directory, read_only=True), mode="r", zarr_format=zarr_format)
-            return zarr_format
-    return None
-
-
-def _make_groups(parent: str, last: str, zarr_format: Literal[2, 3]) -> None:
-    """Make every directory below the group `parent`, down to `last`, a group."""
-    path = parent
-    for part in os.path.relpath(last, parent).split(os.sep):
-        path = os.path.normpath(os.path.join(path, part))
-        if path != parent:
-            with suppress(ContainsGroupError):  # made meanwhile, for a sibling
-                zarr.create_group(LocalStore(path), zarr_format=zarr_format)
+            yield
+        finally:
+            with self._changed:
+                self._writing -= 1
+                self._changed.notify_all()
 
 
 def _whole_units(layout: Layout, region: Sequence[slice], name: str) -> Box:
@@ -389,23 +257,3 @@ def _whole_units(layout: Layout, region: Sequence[slice], name: str) -> Box:
             )
         box.append((start, stop))
     return tuple(box)
-
-
-class _Once:
-    """Calls a function the first time it is called itself; others wait until that call has ended."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
-        self._lock = threading.Lock()
-        self.done = False
-
-    def __call__(self) -> None:
-        if not self.done:
-            with self._lock:
-                if not self.done:
-                    self._function()
-                    self.done = True
-
-
-def _nothing() -> None:
-    pass
