@@ -23,6 +23,7 @@ from zarr.storage import LocalStore, MemoryStore
 
 from jaxchunk.errors import SourceChangedError
 from jaxchunk.store import POOL, Target, open_array
+from jaxchunk.store import blobs as blobs_module
 
 VALUES = np.arange(1, 40 * 37 + 1, dtype="f8").reshape(40, 37)
 
@@ -103,7 +104,8 @@ def test_fill_value_attributes_and_dimension_names_are_stored(tmp_path: Path) ->
         VALUES,
     )
     z = zarr.open_array(tmp_path / "x", mode="r")
-    assert z.fill_value == -1 and dict(z.attrs) == {"units": "K"} and z.metadata.dimension_names == ("y", "x")  # type: ignore[union-attr]
+    assert z.fill_value == -1 and dict(z.attrs) == {"units": "K"}
+    assert z.metadata.to_dict()["dimension_names"] == ("y", "x")
     raw = np.frombuffer(numcodecs.Zstd().decode((tmp_path / "x/c/13/9").read_bytes())).reshape(3, 4)
     assert raw[0, 0] == VALUES[39, 36] and (raw.ravel()[1:] == -1).all()  # what sticks out is padded
 
@@ -249,7 +251,7 @@ def test_a_full_disk_leaves_no_partial_file(tmp_path: Path, monkeypatch: pytest.
 
     write(create(tmp_path / "x"), VALUES)
     target = Target.region(tmp_path / "x", (slice(0, 3), slice(0, 4)))
-    monkeypatch.setattr("jaxchunk.store.blobs.io.FileIO", Full)
+    monkeypatch.setattr(blobs_module.io, "FileIO", Full)
     with pytest.raises(OSError, match="No space left"):
         target.write_chunk((0, 0), VALUES[:3, :4])
     monkeypatch.undo()
@@ -328,7 +330,7 @@ def test_sinks_keep_windows_only_and_count_everything() -> None:
     array = open_array(store, "x")
     for index, part in blocks(array.grid):
         out = np.empty(VALUES[part].shape)
-        if index in store.kept:  # type: ignore[attr-defined]
+        if index in store.kept:
             array.read_chunk(index, out)
             assert np.array_equal(out, VALUES[part])
         else:

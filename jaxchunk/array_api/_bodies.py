@@ -70,7 +70,9 @@ def reciprocal(x: Value) -> Value:
 
 
 def sign(x: Value) -> Value:
-    return _complex.sign(x) if is_kind(x, "c") else lax.sign(x)
+    if is_kind(x, "c"):
+        return _complex.sign(x)
+    return put(is_zero(x), 0, lax.sign(x))  # also of -0
 
 
 @aligned

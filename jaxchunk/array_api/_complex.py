@@ -165,8 +165,17 @@ def _cosh(a: Value, b: Value) -> Pair:
 
 
 def _tanh(a: Value, b: Value) -> Pair:
-    u, v = _parts(lax.tanh(lax.complex(a, b)))
-    return put(is_zero(a), 0, u), v
+    sine, cosine = _trig.sin(b), _trig.cos(b)
+    edge = constant(a, 16 if a.dtype == np.float32 else 40)  # tanh is 1 from here on
+    far, within = lax.gt(a, edge), lax.min(a, edge)
+    s, c = _hyperbolic.sinh(within), _hyperbolic.cosh(within)
+    under = lax.add(lax.mul(s, s), lax.mul(cosine, cosine))
+    shrink = lax.exp(lax.neg(a))
+    v = lax.mul(sine, cosine)
+    v = lax.select(far, scaled(lax.mul(lax.mul(v, shrink), shrink), 4), lax.div(v, under))
+    settled = both(far, either(lax.is_finite(b), is_infinite(a)))
+    u = put(settled, 1, put(is_zero(a), 0, lax.div(lax.mul(s, c), under)))
+    return u, put(either(is_zero(b), is_infinite(a)), 0, v)
 
 
 exp = _by_parts(_exp)

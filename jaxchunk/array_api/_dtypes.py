@@ -228,7 +228,8 @@ def can_cast(from_: Any, to: DType, /) -> bool:
     (True, False, False)
     """
     to = as_dtype(to)
-    return _PROMOTION.get((dtype_of(from_) or as_dtype(from_), to)) == to
+    common = _PROMOTION.get((dtype_of(from_) or as_dtype(from_), to))
+    return common is not None and common == to  # NumPy's float64 equals None
 
 
 def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:

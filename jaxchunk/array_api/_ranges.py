@@ -149,12 +149,14 @@ def linspace(
     if wanted.kind == "b":
         raise TypeError("linspace: dtype is bool; it takes a numeric one")
     (axis,) = normalize_chunks(chunks, (count,), wanted.itemsize)
-    # Divided before they are subtracted, since the difference of two finite numbers may be infinite.
     gaps = max(1, count - 1 if endpoint else count)
-    exact = inner.type(stop) - inner.type(start)
-    step = exact / gaps if np.isfinite(exact) else inner.type(stop) / gaps - inner.type(start) / gaps
+    first, end = inner.type(start), inner.type(stop)
+    with np.errstate(over="ignore"):
+        step = (end - first) / gaps
+    if not np.isfinite(step):  # two finite numbers can be further apart than any finite number
+        step = end / gaps - first / gaps
     last = count - 1 if endpoint and count > 1 else -1
-    scalars = [_build.constant(v, inner) for v in (start, step, stop)]
+    scalars = [_build.constant(v, inner) for v in (first, step, end)]
     operands = [_build.iota(count, axis), *scalars, _build.constant(last, dt.int64)]
 
     def body(position: Any, start: Any, step: Any, stop: Any, last: Any) -> Any:

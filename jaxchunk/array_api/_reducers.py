@@ -97,6 +97,7 @@ class Simple:
     neutral: Callable[[DType], Any]
 
     contracts = False
+    follows = ()
 
     @property
     def key(self) -> Hashable:
@@ -145,6 +146,7 @@ class CountNonzero:
 
     name = "count_nonzero"
     contracts = False
+    follows = ()
 
     @property
     def key(self) -> Hashable:
@@ -192,6 +194,7 @@ class Moments:
     root: bool
 
     contracts = False
+    follows = ()
 
     @property
     def name(self) -> str:
@@ -253,6 +256,7 @@ class ArgExtreme:
     strides: tuple[int, ...]
 
     contracts = False
+    follows = ()
 
     @property
     def name(self) -> str:
@@ -315,6 +319,10 @@ class Dot:
 
     name = "matmul"
     contracts = True
+
+    @property
+    def follows(self) -> tuple[Axes, ...]:
+        return (self.left, self.right)
 
     @property
     def key(self) -> Hashable:

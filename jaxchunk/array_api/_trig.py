@@ -226,7 +226,8 @@ def _near(own: Callable[[Value], Value], xla: Callable[[Value], Value]) -> Calla
         if x.dtype == np.float32:
             return own(x)
         beyond = both(lax.gt(lax.abs(x), constant(x, _FAR)), lax.is_finite(x))
-        return lax.cond(lax.reduce_or(beyond, tuple(range(x.ndim))), xla, own, x)
+        result: Value = lax.cond(lax.reduce_or(beyond, tuple(range(x.ndim))), xla, own, x)
+        return result
 
     return run
 

@@ -35,11 +35,14 @@ class Reducer(Protocol):
     `lift` reduces a sub-tile to a state along the given axes, `combine` joins two states (it is
     associative, and doesn't depend on which of the two comes first in the array), `identity` is a
     scalar per state array that `combine` passes over, `finish` makes the result of a state.
-    `contracts`: operands follow some of the axes only, and `lift` is a contraction of them.
+    `contracts`: operands follow some of the axes only, those in `follows`, and `lift` is a
+    contraction of them.
     """
 
     @property
     def contracts(self) -> bool: ...
+    @property
+    def follows(self) -> tuple[tuple[int, ...], ...]: ...
 
     @property
     def name(self) -> str: ...

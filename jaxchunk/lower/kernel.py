@@ -243,7 +243,7 @@ def param_dtypes(program: Program) -> list[Any]:
 
 def lift(fold: Fold, values: list[Array], sizes: tuple[int, ...], lanes: int = 1) -> State:
     """The state of a sub-tile; with lanes, the last axis is kept or folded onto that many lanes."""
-    args = tuple(broadcast(values[a], fold_sizes(fold, values[a], sizes)) for a in fold.args)
+    args = tuple(broadcast(values[a], fold_sizes(fold, i, sizes)) for i, a in enumerate(fold.args))
     last = len(sizes) - 1
     if last not in fold.dropped or fold.reducer.contracts or sizes[last] == 1:
         state = fold.reducer.lift(args, fold.dropped)
@@ -262,9 +262,11 @@ def lift(fold: Fold, values: list[Array], sizes: tuple[int, ...], lanes: int = 1
     return tuple(broadcast(s, state_sizes(fold, sizes, lanes)) for s in state)
 
 
-def fold_sizes(fold: Fold, value: Array, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    # A contraction's operands each follow some of the axes only; every other fold sees the tile.
-    return value.shape if fold.reducer.contracts else sizes
+def fold_sizes(fold: Fold, operand: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """What a fold sees of a sub-tile: all of it, but for a contraction whose operands follow some axes only."""
+    if not fold.reducer.contracts:
+        return sizes
+    return tuple(n if a in fold.reducer.follows[operand] else 1 for a, n in enumerate(sizes))
 
 
 def merge_last(fold: Fold, state: State) -> State:

@@ -155,17 +155,21 @@ def _is_fold(node: Node) -> bool:
 def _stray_folds(anchor: Node, anchors: set[Node]) -> set[Node]:
     """Folds that an anchor's stage can't compute in its epilogue."""
     if _is_fold(anchor) or not (is_elementwise(anchor) or isinstance(anchor.op, Affine)):
-        below = set()
-        for operand in anchor.operands:
-            if _is_fold(operand):
-                below.add(operand)
-            elif operand not in anchors and not exists(operand):
-                here, elsewhere = _inlined_folds(operand, anchors)
-                below |= elsewhere | set(here)
-        return below
-    here, elsewhere = _inlined_folds(anchor, anchors)
+        return _folds_below(anchor, anchors)
+    here, stray = _inlined_folds(anchor, anchors)
     kept = _one_space(here)
-    return elsewhere | {fold for fold in here if fold not in kept}
+    stray |= {fold for fold in here if fold not in kept}
+    return stray.union(*(_folds_below(fold, anchors) for fold in kept))
+
+
+def _folds_below(node: Node, anchors: set[Node]) -> set[Node]:
+    """Folds that the operands of a fold reach: they are done before it begins."""
+    found: set[Node] = set()
+    for operand in node.operands:
+        if operand not in anchors and not exists(operand):
+            here, elsewhere = _inlined_folds(operand, anchors)
+            found |= elsewhere | set(here)
+    return found
 
 
 def _one_space(folds: list[Node]) -> list[Node]:

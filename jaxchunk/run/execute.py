@@ -23,6 +23,7 @@ from jaxchunk.run.stage import Leaf, Stage, Task
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
+
 class StageRun:
     """One stage while it runs.
 
@@ -131,7 +132,7 @@ class StageRun:
             box = stage.box(index)
             leaves = [self.reader.leaf(leaf, box) for leaf in stage.leaves]
             if stage.kernels is None:
-                self.deliver(stage.outputs[0], index, box, leaves[0], owned=True)
+                self.deliver(stage.outputs[0], index, box, leaves.pop())
                 continue
             if states is None:
                 first = index
@@ -141,6 +142,7 @@ class StageRun:
             if stage.ordered is not None and index[stage.ordered] == 0:
                 carries = stage.kernels.initial_carries(box_shape(box))
             states, carries = self._step(index, box, leaves, states, carries)
+            leaves.clear()  # before the next step's are read
         if stage.groups and first is not None:
             for group in self.groups:
                 group.add(task, first, [states[f] for f in group.plan.folds])
@@ -155,20 +157,20 @@ class StageRun:
         carry_bytes = sum(c.nbytes for c in carries)
         need = out_bytes + 2 * carry_bytes + (kernel.temp_bytes or 0)
         with self.pool.holding(need):
-            arrays = tuple(self.to_device(leaf) for leaf in leaves)
-            outputs, states, carries = kernel.call(stage.kernels.params(), stage.starts(box), arrays, states, carries)
-            jax.block_until_ready((outputs, states, carries))
-            del arrays, leaves
+            outputs, states, carries = self.call(kernel, box, leaves, states, carries)
             self.counters.add(compute_seconds=time.perf_counter() - started)
             for output, value in zip(stage.outputs, outputs, strict=True):
                 self.deliver(output, index, box, np.asarray(value))
         return states, carries
 
-    def to_device(self, leaf: Array) -> Any:
-        """Aligned blocks become device arrays without a copy on a CPU."""
-        return jax.device_put(leaf, self.stage.kernels.device, may_alias=True)
+    def call(self, kernel: Any, box: Box, leaves: list[Array], *states: Any) -> Any:
+        """Call a kernel on a tile and wait for it; aligned blocks become device arrays without a copy on a CPU."""
+        kernels = self.stage.kernels
+        arrays = tuple(jax.device_put(leaf, kernels.device, may_alias=True) for leaf in leaves)
+        results = kernel.call(kernels.params(), self.stage.starts(box), arrays, *states)
+        return jax.block_until_ready(results)
 
-    def deliver(self, output: Any, index: tuple[int, ...], box: Box, tile: Array, owned: bool = False) -> None:
+    def deliver(self, output: Any, index: tuple[int, ...], box: Box, tile: Array) -> None:
         """Pass one tile of a result on, without the axes that it doesn't keep."""
         kept_box = tuple(box[a] for a in output.kept)
         if output.grid is not None:

@@ -80,9 +80,7 @@ class GroupState:
         size = int(np.prod(box_shape(kept_box), dtype=np.int64))
         need = sum(output.dtype.itemsize for output in self.plan.outputs) * size + (kernel.temp_bytes or 0)
         with self.run.pool.holding(need):
-            arrays = tuple(self.run.to_device(leaf) for leaf in leaves)
-            results = kernel.call(self.stage.kernels.params(), self.stage.starts(kept_box), arrays, states)
-            jax.block_until_ready(results)
+            results = self.run.call(kernel, kept_box, leaves, states)
             self.run.counters.add(compute_seconds=time.perf_counter() - started)
             for output, value in zip(self.plan.outputs, results, strict=True):
                 self.run.deliver(output, index, kept_box, np.asarray(value))

@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
+import time
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,22 @@ import numpy as np
 from jaxchunk.run.ledger import Ledger
 
 PAGE = mmap.PAGESIZE
+# Seconds to wait for blocks to come back before more is held than was reserved.
+PATIENCE = 5.0
 
 
 class Pool:
-    """Blocks by exact size; every byte mapped, lent or idle, is held in the ledger."""
+    """Blocks by exact size; every byte mapped, lent or idle, is held in the ledger.
 
-    def __init__(self, ledger: Ledger) -> None:
+    Parameters
+    ----------
+    settle
+        Makes those who hold blocks without using them let go.
+    """
+
+    def __init__(self, ledger: Ledger, settle: Callable[[], None] = lambda: None) -> None:
         self.ledger = ledger
+        self.settle = settle
         self.mapped = 0
         self._idle: dict[int, list[mmap.mmap]] = defaultdict(list)
         # Finalizers only append here: they can run at any moment, inside any lock.
@@ -44,11 +54,11 @@ class Pool:
         with self.ledger._lock:
             self._collect()
             block = self._idle[size].pop() if self._idle[size] else None
-            if block is None:
-                self._make_room(size)
-                self.ledger.hold(size)
+        if block is None:
+            self.hold(size)
+            with self.ledger._lock:
                 self.mapped += size
-                block = mmap.mmap(-1, size)
+            block = mmap.mmap(-1, size)
         lease = (ctypes.c_char * nbytes).from_buffer(block)
         weakref.finalize(lease, self._returned.append, (size, block))
         return np.frombuffer(lease, dtype, count).reshape(shape)
@@ -57,10 +67,6 @@ class Pool:
         while self._returned:
             size, block = self._returned.popleft()
             self._idle[size].append(block)
-
-    def _make_room(self, nbytes: int) -> None:
-        while self.ledger.room() < nbytes and self._unmap_one():
-            pass
 
     def _unmap_one(self) -> bool:
         for size, blocks in self._idle.items():
@@ -79,9 +85,24 @@ class Pool:
                 pass
 
     def hold(self, nbytes: int) -> None:
-        """Hold bytes that aren't blocks, after making room for them; released in the ledger."""
-        self.give_room(nbytes)
-        self.ledger.hold(nbytes)
+        """Hold bytes, after making room for them; released in the ledger."""
+        deadline = time.monotonic() + PATIENCE
+        while not self._held(nbytes):
+            if time.monotonic() > deadline:
+                self.ledger.hold(nbytes)
+                return
+            # JAX lets go of its arguments a moment after a kernel has ended, and queues its references.
+            self.settle()
+            time.sleep(0.0002)
+
+    def _held(self, nbytes: int) -> bool:
+        with self.ledger._lock:
+            self._collect()
+            while self.ledger.room() < nbytes:
+                if not self._unmap_one():
+                    return False
+            self.ledger.hold(nbytes)
+            return True
 
     @contextlib.contextmanager
     def holding(self, nbytes: int) -> Iterator[None]:
@@ -90,12 +111,6 @@ class Pool:
             yield
         finally:
             self.ledger.release(nbytes)
-
-    def give_room(self, nbytes: int) -> None:
-        """Unmap idle blocks until so much more may be held, or none is left."""
-        with self.ledger._lock:
-            self._collect()
-            self._make_room(nbytes)
 
 
 def block_bytes(nbytes: int) -> int:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
+
 from jaxchunk.config import Settings
 from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.execute import StageRun
@@ -24,13 +27,18 @@ from jaxchunk.run.stage import Stage
 IDLE_SHARE = 1 / 8
 
 
+def settle() -> None:
+    """Make JAX let go of the host memory that its dead arrays referred to: any transfer does."""
+    jax.device_put(np.int8(0), jax.local_devices(backend="cpu")[0])
+
+
 class Runtime:
     """What all runs share."""
 
     def __init__(self) -> None:
         set_up_allocator()
         self.ledger = Ledger(0, strict=bool(os.environ.get("JAXCHUNK_STRICT")))
-        self.pool = Pool(self.ledger)
+        self.pool = Pool(self.ledger, settle)
         self.cache = ChunkCache()
         self.lock = threading.RLock()
         self.running = threading.local()

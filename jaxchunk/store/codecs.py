@@ -121,9 +121,10 @@ class PipelineCodec:
         self._nbytes = math.prod(spec.shape) * self._dtype.itemsize
         keeps_size = _SIZE_KEEPING.issuperset(name.removeprefix("numcodecs.") for name in names)
         self.encoded_bound = bound(self._nbytes) if keeps_size else 8 * self._nbytes + 64 * 1024
-        # Between two codecs both the one's input and its output are there, and many make a copy of the latter.
-        self.decode_scratch = 3 * self._nbytes
-        self.encode_scratch = 2 * self._nbytes + 2 * self.encoded_bound
+        # Between two codecs both the one's input and its output are there, some collect their output in a
+        # list and join it, and zarr-python copies what they return: measured with chains of two compressors.
+        self.decode_scratch = 4 * self._nbytes
+        self.encode_scratch = 4 * self._nbytes + 2 * self.encoded_bound
 
     def decode(self, encoded: Bytes, out: npt.NDArray[Any]) -> None:
         buffer = cpu.Buffer.from_array_like(encoded)

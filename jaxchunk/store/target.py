@@ -123,6 +123,7 @@ class Target:
         """A region of an array that exists, written in place.
 
         Each write unit is replaced atomically, but `abort` can't bring back those that were written.
+        A process that is killed may leave a file ``….partial`` beside a chunk, which no reader looks at.
 
         Parameters
         ----------

@@ -18,6 +18,7 @@ import numcodecs
 import numpy as np
 import numpy.typing as npt
 import zarr
+import zarr.codecs
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.buffer import cpu
 from zarr.storage import MemoryStore, WrapperStore
@@ -193,9 +194,10 @@ def synthetic_array(
 class SinkStore(MemoryStore):
     """Keeps metadata and the chunks that `keep` says; counts all. A chunk that was dropped can't be read back."""
 
-    def __init__(self, keep: Callable[[str], bool] = lambda key: False) -> None:
+    def __init__(self, keep: Callable[[str], bool] = lambda key: False, kept: Sequence[tuple[int, ...]] = ()) -> None:
         super().__init__()
         self.counts = Counts()
+        self.kept = kept
         self._keep = keep
 
     def __hash__(self) -> int:
@@ -222,9 +224,7 @@ def sink_store(chunks_per_axis: Sequence[int], windows: int = 4, seed: int = 0, 
     draw = random.Random(seed)
     kept = {tuple(draw.randrange(n) for n in chunks_per_axis) for _ in range(windows)}
     keys = {f"{prefix}c/{'/'.join(map(str, coords))}" for coords in kept}
-    store = SinkStore(keys.__contains__)
-    store.kept = sorted(kept)  # type: ignore[attr-defined]
-    return store
+    return SinkStore(keys.__contains__, sorted(kept))
 
 
 class CountingStore(WrapperStore[Store]):
