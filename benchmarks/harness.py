@@ -11,12 +11,16 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from benchmarks import check, data
 from benchmarks.rows import ROWS
 
 MISSING = " has no "
 """In a child's last line: the peer lacks what the row needs, which is no failure."""
+
+
+Clock = Literal["wall", "cpu"]
 
 
 @dataclass(frozen=True)
@@ -52,13 +56,9 @@ class Measured:
     """Why there are none (or no more): the peer's last words, a wrong value, too long."""
     versions: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def wall(self) -> float:
-        return statistics.median(sample.wall for sample in self.samples)
-
-    @property
-    def cpu(self) -> float:
-        return statistics.median(sample.cpu for sample in self.samples)
+    def median(self, clock: Clock) -> float:
+        """Seconds by one of the two clocks."""
+        return statistics.median(sample.wall if clock == "wall" else sample.cpu for sample in self.samples)
 
     @property
     def peak_bytes(self) -> int:

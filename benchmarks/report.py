@@ -1,15 +1,16 @@
-"""The results as Markdown: one line a row, one column a peer, and where they were measured."""
+"""The results as Markdown: a line for each row, a column for each peer, and where it was measured."""
 
 from __future__ import annotations
 
 import os
 import platform
 import statistics
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import MISSING, Results, Settings
+from benchmarks.harness import MISSING, Clock, Results, Settings
 from benchmarks.rows import ROWS
 
 BASE = "jaxchunk"
@@ -17,21 +18,21 @@ BASE = "jaxchunk"
 
 
 def markdown(settings: Settings, results: Results) -> str:
-    """Seconds of the whole process, in brackets the peak of its memory in GiB, then the ratio to jaxchunk."""
+    """Two tables, of wall and of CPU seconds, and the circumstances they were measured in."""
     lines = [
         f"Seconds of the whole process, imports included (median of {settings.rounds}); in brackets its peak of",
         "resident memory in GiB; then how many times as long as jaxchunk. jaxchunk and Cubed have a budget of",
         f"{settings.budget}; Dask and the others take what they take. `floor` reads the input and writes the output",
         "with no arithmetic.",
         "",
-        "| work | " + " | ".join(settings.peers) + " |",
-        "|---" * (len(settings.peers) + 1) + "|",
+        *_table(settings, results, "wall"),
+        "",
+        "CPU seconds of the same processes, which other work on the machine disturbs less:",
+        "",
+        *_table(settings, results, "cpu"),
+        "",
+        *_circumstances(settings, results),
     ]
-    for row in settings.rows:
-        cells = [_cell(results, row, peer) for peer in settings.peers]
-        lines.append(f"| {ROWS[row].text} | " + " | ".join(cells) + " |")
-    means = [_geometric_mean(settings, results, peer) for peer in settings.peers]
-    lines += ["| geometric mean of the ratios | " + " | ".join(means) + " |", "", *_circumstances(settings, results)]
     failed = [(key, m.problem) for key, m in results.items() if m.problem and MISSING not in m.problem]
     if failed:
         lines += ["", "Without a figure:", *(f"- {row} by {peer}: {why}" for (row, peer), why in failed)]
@@ -48,25 +49,37 @@ def raw(settings: Settings, results: Results) -> dict[str, Any]:
     }
 
 
-def _cell(results: Results, row: str, peer: str) -> str:
+def _table(settings: Settings, results: Results, clock: Clock) -> Iterator[str]:
+    yield "| work | " + " | ".join(settings.peers) + " |"
+    yield "|---" * (len(settings.peers) + 1) + "|"
+    for row in settings.rows:
+        cells = [_cell(results, row, peer, clock) for peer in settings.peers]
+        yield f"| {ROWS[row].text} | " + " | ".join(cells) + " |"
+    means = [_geometric_mean(settings, results, peer, clock) for peer in settings.peers]
+    yield "| geometric mean of the ratios | " + " | ".join(means) + " |"
+
+
+def _cell(results: Results, row: str, peer: str, clock: Clock) -> str:
     measured = results[row, peer]
     if not measured.samples:
         return "–" if MISSING in (measured.problem or "") else "failed"
-    cell = f"{measured.wall:.1f} ({measured.peak_bytes / 2**30:.2f})"
-    ratio = _ratio(results, row, peer)
+    cell = f"{measured.median(clock):.1f}"
+    if clock == "wall":
+        cell += f" ({measured.peak_bytes / 2**30:.2f})"
+    ratio = _ratio(results, row, peer, clock)
     return cell if ratio is None else f"{cell} {ratio:.1f}×"
 
 
-def _ratio(results: Results, row: str, peer: str) -> float | None:
+def _ratio(results: Results, row: str, peer: str, clock: Clock) -> float | None:
     base, measured = results.get((row, BASE)), results[row, peer]
     if peer == BASE or base is None or not base.samples or not measured.samples:
         return None
-    return measured.wall / base.wall
+    return measured.median(clock) / base.median(clock)
 
 
-def _geometric_mean(settings: Settings, results: Results, peer: str) -> str:
-    ratios = [ratio for row in settings.rows if (ratio := _ratio(results, row, peer)) is not None]
-    return f"{statistics.geometric_mean(ratios):.1f}×" if ratios else ""
+def _geometric_mean(settings: Settings, results: Results, peer: str, clock: Clock) -> str:
+    ratios = [ratio for row in settings.rows if (ratio := _ratio(results, row, peer, clock)) is not None]
+    return f"{statistics.geometric_mean(ratios):.2f}×" if ratios else ""
 
 
 def _circumstances(settings: Settings, results: Results) -> list[str]:

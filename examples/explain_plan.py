@@ -26,7 +26,7 @@ def main() -> None:
 
         with jc.config.set(host_memory="256 MiB"):
             plan = jc.plan(result)
-            plan.explain()  # stages, tiles, bytes, memory: modelled, nothing has run
+            print(plan.explain())  # stages, tiles, bytes, memory: modelled, nothing has run
             with jc.profile() as profile:
                 (value,) = plan.run()
         np.testing.assert_allclose(value, np.mean(np.sqrt(values * values + 1), axis=0), rtol=1e-4)

@@ -33,7 +33,7 @@ def expected_promotion(a: str, b: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize(("a", "b"), itertools.product(NAMES, NAMES))
+@pytest.mark.parametrize(("a", "b"), list(itertools.product(NAMES, NAMES)))
 def test_promotion_is_the_standards(a, b):
     x, y = np.dtype(a), np.dtype(b)
     expected = expected_promotion(a, b)

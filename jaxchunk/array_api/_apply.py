@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Operand:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        node.handle = weakref.ref(self)
 
     @property
     def dtype(self) -> DType:

@@ -133,6 +133,7 @@ def _expm1(a: Value, b: Value) -> Pair:
     # exp(a) cos(b) - 1 without the cancellation near 0; where a is not small that has overflowed or become NaN.
     near = lax.sub(lax.mul(lax.expm1(a), _trig.cos(b)), scaled(lax.mul(half, half), 2))
     plain = either(_overflows(a), _endless(a), _endless(b))
+    near = put(is_zero(near), 0, near)  # also of -0
     return lax.select(plain, shifted(u, -1), near), v
 
 

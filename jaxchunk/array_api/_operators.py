@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -83,6 +84,7 @@ class Operators(Operand):
         if new.shape != old.shape:
             raise ValueError(f"an operation in place on shape {old.shape} would give {new.shape}: write x = x …")
         self._node = new
+        new.handle = weakref.ref(self)
         return self
 
     __neg__ = _unary("__neg__")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -67,11 +68,14 @@ class Node:
     value
         The array that this node was computed to, while that is remembered. The one field that
         changes: it is set and cleared by a run, under the run's lock.
+    handle
+        A weak reference to the user's array object for this node, if there was one: it may be gone,
+        or stand for another node by now.
     device
         Where tasks are pinned, or None where the planner is free to choose.
     """
 
-    __slots__ = ("__weakref__", "device", "dtype", "grid", "op", "operands", "serial", "shape", "value", "where")
+    __slots__ = ("__weakref__", "device", "dtype", "grid", "handle", "op", "operands", "serial", "shape", "value", "where")
 
     def __init__(
         self,
@@ -90,6 +94,7 @@ class Node:
         self.serial = next(_serials)
         self.where = users_line() if where is None else where
         self.value: Readable | None = None
+        self.handle: weakref.ref[Any] | None = None
         self.device = device
 
     @property

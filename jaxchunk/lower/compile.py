@@ -17,9 +17,11 @@ import jaxlib
 import numpy as np
 
 from jaxchunk.lower.kernel import (
+    SUBTILE,
     combine_function,
     finish_function,
     param_dtypes,
+    recycles,
     state_sizes,
     step_function,
     x64,
@@ -144,13 +146,13 @@ class Kernels:
         return self._params
 
     def step(self, tile: Shape, leaves: Sequence[jax.ShapeDtypeStruct]) -> Kernel:
-        """(params, starts, leaves, states, carries) → (outputs, states, carries); states are donated."""
+        """(params, starts, leaves, spares, states, carries) → (outputs, states, carries); the last three are donated."""
 
         def make() -> Kernel:
-            arguments = (self._params_avals(), self._starts_aval(), tuple(leaves), self.states(tile), self.carries(tile))
-            target = {} if self.device.platform == "cpu" else {"target": None}
-            function = step_function(self.program, tile, **target)
-            return compile_function(function, arguments, self.device.platform, self.small, donate=(3, 4))
+            states, carries = self.states(tile), self.carries(tile)
+            arguments = (self._params_avals(), self._starts_aval(), tuple(leaves), self.spares(tile), states, carries)
+            function = step_function(self.program, tile, self._target)
+            return compile_function(function, arguments, self.device.platform, self.small, donate=(3, 4, 5))
 
         return self._get(("step", tile, tuple(leaf.shape for leaf in leaves)), make)
 
@@ -170,9 +172,30 @@ class Kernels:
         def make() -> Kernel:
             arguments = (self._params_avals(), self._starts_aval(), tuple(leaves), self.group_states(group, tile))
             function = finish_function(self.program, self.program.groups[group], self._kept(group, tile))
-            return compile_function(function, arguments, self.device.platform, True)
+            donate = (3,) if self._passes_on(group) else ()
+            return compile_function(function, arguments, self.device.platform, True, donate=donate)
 
         return self._get(("finish", group, self._kept(group, tile), tuple(leaf.shape for leaf in leaves)), make)
+
+    def _passes_on(self, group: int) -> bool:
+        """Whether a group's results can be made in place of its states: as many, of the same dtypes."""
+        plan, program = self.program.groups[group], self.program
+        states = sorted(d.str for f in plan.folds for d in program.folds[f].reducer.state_dtypes(program.folds[f].dtypes))
+        return states == sorted(plan.epilogue.instrs[o].dtype.str for o in plan.outputs)
+
+    @property
+    def _target(self) -> int | None:
+        return SUBTILE if self.device.platform == "cpu" else None
+
+    def spares(self, tile: Shape) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Old outputs that a step writes its own over; none where it doesn't."""
+        if not recycles(self.program, tile, self._target):
+            return ()
+        return tuple(jax.ShapeDtypeStruct(tile, self.program.body.instrs[o].dtype) for o in self.program.outputs)
+
+    def new_spares(self, tile: Shape) -> Any:
+        with x64():
+            return tuple(jax.device_put(np.empty(s.shape, s.dtype), self.device) for s in self.spares(tile))
 
     def states(self, tile: Shape) -> tuple[tuple[jax.ShapeDtypeStruct, ...], ...]:
         return tuple(

@@ -71,20 +71,26 @@ def evaluate(block: Block, load: Callable[[Any], Array], carry: Callable[[Any, A
     return values
 
 
+def recycles(program: Program, tile: tuple[int, ...], target: int | None = SUBTILE) -> bool:
+    """Whether a step kernel writes its outputs over old ones: done in one piece it makes new ones."""
+    return bool(program.outputs) and not program.direct and target is not None and subtiles(tile, target) is not None
+
+
 def step_function(program: Program, tile: tuple[int, ...], target: int | None = SUBTILE) -> Callable[..., Any]:
     """The function of one tile.
 
-    It takes (params, starts, leaves, states, carries) and gives (outputs, states, carries): params
-    one vector per dtype, starts the positions at which index values begin, leaves one array per
-    leaf with the space's axes (size 1 where it doesn't follow one), states the folds so far.
+    It takes (params, starts, leaves, spares, states, carries) and gives (outputs, states, carries):
+    params one vector per dtype, starts the positions at which index values begin, leaves one array
+    per leaf with the space's axes (size 1 where it doesn't follow one), spares old outputs that the
+    new ones are written over, states the folds so far.
     """
     cut = None if program.direct or target is None else subtiles(tile, target)
 
-    def step(params: Any, starts: Array, leaves: Any, states: Any, carries: Any) -> Any:
+    def step(params: Any, starts: Array, leaves: Any, spares: Any, states: Any, carries: Any) -> Any:
         piece = Piece(program, tile, params, starts, leaves)
         if cut is None:
             return piece.whole(states, carries)
-        return piece.looped(cut, states, carries)
+        return piece.looped(cut, spares, states, carries)
 
     return step
 
@@ -128,16 +134,13 @@ class Piece:
         )
         return outputs, new, tuple(new_carries)
 
-    def looped(self, cut: SubTiles, states: Any, carries: Any) -> Any:
+    def looped(self, cut: SubTiles, outputs: Any, states: Any, carries: Any) -> Any:
         program, tile = self.program, self.tile
         # Lanes: a fold over the last axis keeps a vector along it until the loop is done, unless
         # it keeps an axis that the loop goes along (then the lanes are merged in each sub-tile).
         laned = [self.lanes(fold, cut) for fold in program.folds]
         accs = tuple(
             identity(fold, state_sizes(fold, tile, lanes)) for fold, lanes in zip(program.folds, laned, strict=True)
-        )
-        outputs = tuple(
-            jnp.empty(tile, program.body.instrs[o].dtype) for o in program.outputs
         )
         loop_carry = (outputs, accs, tuple(carries))
         for first, count, size in ((0, cut.full, cut.size), (cut.full * cut.size, 1 if cut.rest else 0, cut.rest)):

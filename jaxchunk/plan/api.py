@@ -20,7 +20,7 @@ _tokens = itertools.count()
 
 def plan_requests(requests: Sequence[Node | Write | Keep]) -> Plan:
     """A plan under the settings in force."""
-    return Plan(requests, config.get(), runtime().kept)
+    return Plan(requests, config.get(), runtime().persisted)
 
 
 def run_requests(requests: Sequence[Node | Write | Keep]) -> list[Any]:

@@ -68,8 +68,11 @@ def exists(node: Node) -> bool:
     return node.value is not None or isinstance(node.op, Source)
 
 
-def stages(roots: Iterable[Node]) -> list[Draft]:
-    """The stages that make the roots, in an order in which each reads only what earlier ones made."""
+def stages(roots: Iterable[Node], wishes: Iterable[Node] = ()) -> list[Draft]:
+    """The stages that make the roots, in an order in which each reads only what earlier ones made.
+
+    `wishes` are nodes that become results as well, where a stage computes them anyway.
+    """
     roots = list(dict.fromkeys(roots))
     order = list(postorder(roots, stop=exists))
     anchors = _anchors(roots, order)
@@ -83,6 +86,11 @@ def stages(roots: Iterable[Node]) -> list[Draft]:
         levels[node] = draft.level
         if not any(_join(old, node, draft, anchors) for old in drafts):
             drafts.append(draft)
+    for node in wishes:
+        if node not in anchors and not exists(node) and isinstance(node.op, Blockwise):
+            draft = _draft(node, anchors)
+            draft.level = max((levels[base] + 1 for base in draft.reads() if base in levels), default=0)
+            any(_join(old, node, draft, anchors) for old in drafts)
     drafts.sort(key=lambda draft: draft.level)
     return drafts
 
@@ -255,6 +263,8 @@ def _join(old: Draft, node: Node, new: Draft, anchors: set[Node]) -> bool:
         return False
     mine, theirs = old.reads(), new.reads()
     if mine and theirs and not mine & theirs:
+        return False
+    if any(made in theirs for made, _, _ in old.roots):
         return False
     _add_root(old, node, [node] if _is_fold(node) else _epilogue_folds(node, anchors))
     return True

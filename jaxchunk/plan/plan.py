@@ -13,7 +13,7 @@ import numpy as np
 from jaxchunk import config
 from jaxchunk.errors import MemoryBudgetError
 from jaxchunk.graph.grid import Grid
-from jaxchunk.graph.node import Node
+from jaxchunk.graph.node import Node, postorder
 from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source
 from jaxchunk.lower.compile import CACHE, Kernels
 from jaxchunk.lower.program import Program
@@ -22,12 +22,13 @@ from jaxchunk.plan.memory import Need, stage_need
 from jaxchunk.plan.report import explain, to_dict
 from jaxchunk.plan.simplify import PlanLimits, Simplifier
 from jaxchunk.plan.tile import choose, describe, reads_per_chunk
+from jaxchunk.run.keep import ONE_SHARE, REMEMBERED_SHARE, is_held
 from jaxchunk.run.pool import block_bytes
 from jaxchunk.run.profile import StageCounters, Totals, record
 from jaxchunk.run.runtime import Runtime, runtime
 from jaxchunk.run.sinks import ResultSink, ValueSink, WriteSink
 from jaxchunk.run.stage import GroupPlan, Leaf, Output, Stage
-from jaxchunk.run.values import Slot
+from jaxchunk.run.values import HostValue, Slot
 from jaxchunk.run.views import Pieced, View
 from jaxchunk.store.stored import StoredArray
 
@@ -78,12 +79,12 @@ class Plan:
     1
     """
 
-    def __init__(self, requests: Sequence[Node | Write | Keep], settings: config.Settings, kept: int = 0) -> None:
+    def __init__(self, requests: Sequence[Node | Write | Keep], settings: config.Settings, persisted: int = 0) -> None:
         started = time.perf_counter()
         self.requests = list(requests)
         self.settings = settings
         self.budget = settings.budget
-        self.kept = kept
+        self.kept = self._persisted = persisted
         self.stages: list[Stage] = []
         self.problem: str | None = None
         self.results: list[ResultSink | None] = []
@@ -118,8 +119,28 @@ class Plan:
             self.results.append(results[node])
         self.handed_out = sum(r.nbytes for r in results.values())
         live = [node for node in sinks if node.size]
-        drafts = stages(live)
+        self.read = {node for node in postorder(live, stop=exists) if node.value is not None}
+        values = {id(node.value): node.value for node in self.read if isinstance(node.value, HostValue)}
+        self.kept += sum(value.reserved for value in values.values())
+        self.remember = self._rememberable(simplifier)
+        drafts = stages(live, self.remember)
+        made = {node for draft in drafts for node, _, _ in draft.roots}
+        self.remember = {node: users for node, users in self.remember.items() if node in made}
         self._tile_all(drafts, sinks, keep)
+
+    def _rememberable(self, simplifier: Simplifier) -> dict[Node, list[Node]]:
+        """Small enough results that the user holds arrays of: canonical node → the user's nodes."""
+        found: dict[Node, list[Node]] = {}
+        total = 0
+        for node, canonical in sorted(simplifier.known.items(), key=lambda pair: -pair[0].serial):
+            if exists(canonical) or not canonical.size or not isinstance(canonical.op, Blockwise) or not is_held(node):
+                continue
+            if canonical not in found:
+                if canonical.nbytes > ONE_SHARE * self.budget or total + canonical.nbytes > REMEMBERED_SHARE * self.budget:
+                    continue
+                total += canonical.nbytes
+            found.setdefault(canonical, []).append(node)
+        return found
 
     def _add_write(self, request: Write, node: Node, sinks: dict[Node, list[Any]]) -> None:
         unit = request.node.dtype.itemsize
@@ -141,7 +162,7 @@ class Plan:
                 if base in made_by:
                     last_use[base] = i
         end = len(drafts)
-        last_use |= {node: end for node in keep if node in made_by}
+        last_use |= {node: end for node in (*keep, *self.remember) if node in made_by}
         slots = self.slots
         free = self.budget - self.handed_out - self.kept
         room_for_values = int(free * VALUES_SHARE)
@@ -328,10 +349,12 @@ class Plan:
         started = time.perf_counter()
         compiled, compile_seconds = CACHE.compiled, CACHE.seconds
         with machine.run(self.settings):
-            if machine.kept != self.kept:
+            if machine.persisted != self._persisted or any(node.value is None for node in self.read):
                 raise RuntimeError("arrays were kept or let go since the plan was made: plan again")
             for source in self.sources:
                 source.check()
+            machine.keeper.read_again(self.sources)
+            conveniences = machine.keeper.forget(self.budget - self.peak, self.read)
             counters = machine.execute(self.stages, self.settings, on_task or (lambda stage, done: None))
             for source in self.sources:
                 if not any(isinstance(r, Write) for r in self.requests):
@@ -345,7 +368,7 @@ class Plan:
                 kernels_compiled=CACHE.compiled - compiled,
                 ledger_peak_bytes=machine.ledger.held_peak,
                 reserved_peak_bytes=machine.ledger.reserved_peak,
-                planned_peak_bytes=self.peak,
+                planned_peak_bytes=self.peak + conveniences,
                 spilled_bytes=sum(c.spilled_bytes for c in counters),
                 handed_out_bytes=self.handed_out,
                 bytes_read=sum(c.bytes_read for c in counters),
@@ -355,7 +378,13 @@ class Plan:
         return self._answers()
 
     def _answers(self) -> list[Any]:
+        keeper = runtime().keeper
+        keeper.drop_unused(self.read)
         kept = {node: slot.take() for node, slot in self.slots.items() if slot.value is not None}
+        for node, users in self.remember.items():
+            value = kept.get(node)
+            if isinstance(value, HostValue):
+                keeper.remember(users, value)
         answers: list[Any] = []
         for request, node, result in zip(self.requests, self.wanted, self.results, strict=True):
             if isinstance(request, Keep):

@@ -15,6 +15,9 @@ from jaxchunk.run.views import Pieced
 JOIN_BYTES = 4 * 2**20
 PARTS = 16
 DOT_SIDE = 4096
+DOT_LEAST = 256
+# An operand of fewer bytes is read again and again without any harm.
+LIGHT = 16 * 2**20
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Axes:
         Where the first of these chunks ends, if not at its size.
     fixed
         Axes whose tiles are given: whole, or a user's blocks.
+    repeating
+        Axes that some large leaf doesn't follow: it is read again for each of their tiles.
     """
 
     space: tuple[int, ...]
@@ -40,6 +45,7 @@ class Axes:
     fixed: dict[int, Axis]
     itemsize: int
     contraction: bool = False
+    repeating: tuple[int, ...] = ()
 
 
 def describe(
@@ -65,7 +71,9 @@ def describe(
             stored[m.axis] = min(size, space[m.axis])
             lead = -m.offset % axis.largest if m.step == 1 and axis.is_regular() else 0
             first[m.axis] = lead if lead and units[m.axis] == 1 else None
-    return Axes(space, tuple(units), tuple(stored), tuple(first), fixed, itemsize, contraction)
+    heavy = [leaf for leaf in leaves if leaf.dtype.itemsize * math.prod(leaf.view.base.shape) >= LIGHT]
+    repeating = tuple(a for a in range(len(space)) if any(not leaf.spans[a] for leaf in heavy))
+    return Axes(space, tuple(units), tuple(stored), tuple(first), fixed, itemsize, contraction, repeating)
 
 
 def candidates(axes: Axes, largest: int) -> Iterator[tuple[int, ...]]:
@@ -104,7 +112,7 @@ def preferred(axes: Axes, largest: int) -> list[int]:
             unit = axes.units[a]
             tile.append(min(-(-max(axes.stored[a], unit) // unit) * unit, -(-n // unit) * unit))
     if axes.contraction:
-        return _grown(axes, tile, lambda t, a: t[a] < DOT_SIDE)
+        return _grown_sides(axes, tile)
     return _grown(axes, tile, lambda t, a: math.prod(t) * axes.itemsize < JOIN_BYTES)
 
 
@@ -115,6 +123,15 @@ def _grown(axes: Axes, tile: list[int], small: Callable[[list[int], int], bool])
             continue
         while tile[a] < axes.space[a] and small(tile, a):
             tile[a] = min(2 * tile[a], -(-axes.space[a] // axes.units[a]) * axes.units[a])
+    return tile
+
+
+def _grown_sides(axes: Axes, tile: list[int]) -> list[int]:
+    """A contraction reads each operand once for every tile of the axes that it doesn't follow: grow those."""
+    tile = _grown(axes, tile, lambda t, a: t[a] < DOT_LEAST)
+    while sides := [a for a in axes.repeating if tile[a] < min(DOT_SIDE, axes.space[a]) and a not in axes.fixed]:
+        a = min(sides, key=lambda side: tile[side])
+        tile[a] = min(2 * tile[a], -(-axes.space[a] // axes.units[a]) * axes.units[a])
     return tile
 
 

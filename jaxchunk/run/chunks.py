@@ -6,11 +6,26 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from jaxchunk.run.ledger import Ledger
+
 Array: TypeAlias = np.ndarray[Any, Any]
+
+
+class _Entry(NamedTuple):
+    chunk: Array
+    nbytes: int
+    left: int
+
+
+class _Lasting(NamedTuple):
+    chunk: Array
+    nbytes: int
+    source: Any
+    stamp: Hashable
 
 
 class ChunkCache:
@@ -18,23 +33,39 @@ class ChunkCache:
 
     A chunk goes in only where there is room, and goes out after its last planned use: so a scan
     that doesn't fit keeps the part that was in first, instead of replacing all of it in turn.
-    Two tasks that want one chunk at once share one decode.
+    Two tasks that want one chunk at once share one decode. Chunks of sources in `lasting` stay for
+    later runs, as far as `kept_limit` goes; they are reserved in the ledger as they come in.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
         self.limit = 0
         self.used = 0
-        self._kept: OrderedDict[Hashable, tuple[Array, int]] = OrderedDict()
+        self.lasting: dict[int, Any] = {}
+        self.kept_limit = 0
+        self.kept_bytes = 0
+        self._lasting: dict[Hashable, _Lasting] = {}
+        self._kept: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._decoding: dict[Hashable, Future[Array]] = {}
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, nbytes: int, uses: int, decode: Callable[[], Array]) -> Array:
+    def wants(self, source: Any, index: tuple[int, ...]) -> bool:
+        """Whether a chunk is to be had from here, or to be kept for later runs."""
+        return id(source) in self.lasting
+
+    def get(self, source: Any, index: tuple[int, ...], nbytes: int, uses: int, decode: Callable[[], Array]) -> Array:
         """The chunk; `uses` is how often the stage wants it in all (0: not known, kept while there is room)."""
+        key = (id(source), index)
         with self._lock:
+            lasting = self._lasting.get(key)
+            if lasting is not None:
+                if lasting.stamp == source.chunk_stamp(index):
+                    return lasting.chunk
+                self._let_go(key)
             entry = self._kept.get(key)
             if entry is not None:
-                self._count_use(key, entry, nbytes)
-                return entry[0]
+                self._count_use(key, entry)
+                return entry.chunk
             future = self._decoding.get(key)
             if future is None:
                 own: Future[Array] = Future()
@@ -44,9 +75,10 @@ class ChunkCache:
             with self._lock:
                 entry = self._kept.get(key)
                 if entry is not None:
-                    self._count_use(key, entry, nbytes)
+                    self._count_use(key, entry)
             return chunk
         try:
+            stamp = source.chunk_stamp(index) if id(source) in self.lasting else None
             chunk = decode()
         except BaseException as error:
             with self._lock:
@@ -55,7 +87,11 @@ class ChunkCache:
             raise
         with self._lock:
             del self._decoding[key]
-            if uses != 1:
+            if key[0] in self.lasting and self.kept_bytes + nbytes <= self.kept_limit:
+                self.ledger.reserve(nbytes)
+                self.kept_bytes += nbytes
+                self._lasting[key] = _Lasting(chunk, nbytes, source, stamp)
+            elif uses != 1:
                 self._insert(key, chunk, nbytes, uses - 1)
         own.set_result(chunk)
         return chunk
@@ -63,25 +99,36 @@ class ChunkCache:
     def _insert(self, key: Hashable, chunk: Array, nbytes: int, left: int) -> None:
         while self.used + nbytes > self.limit:
             # Only chunks of unknown use give way.
-            old = next((k for k, (_, n) in self._kept.items() if n < 0), None)
+            old = next((k for k, entry in self._kept.items() if entry.left < 0), None)
             if old is None:
                 return
             self._drop(old)
-        self._kept[key] = (chunk, left)
+        self._kept[key] = _Entry(chunk, nbytes, left)
         self.used += nbytes
 
-    def _count_use(self, key: Hashable, entry: tuple[Array, int], nbytes: int) -> None:
-        chunk, left = entry
-        if left == 1:
+    def _count_use(self, key: Hashable, entry: _Entry) -> None:
+        if entry.left == 1:
             self._drop(key)
-        elif left > 1:
-            self._kept[key] = (chunk, left - 1)
+        elif entry.left > 1:
+            self._kept[key] = entry._replace(left=entry.left - 1)
         else:
             self._kept.move_to_end(key)
 
     def _drop(self, key: Hashable) -> None:
-        chunk, _ = self._kept.pop(key)
-        self.used -= chunk.nbytes
+        self.used -= self._kept.pop(key).nbytes
+
+    def _let_go(self, key: Hashable) -> None:
+        nbytes = self._lasting.pop(key).nbytes
+        self.kept_bytes -= nbytes
+        self.ledger.unreserve(nbytes)
+
+    def trim_kept(self, limit: int) -> None:
+        """Let chunks go that were kept for later runs, until they take `limit` bytes at most."""
+        with self._lock:
+            for key in reversed(list(self._lasting)):
+                if self.kept_bytes > limit or self._lasting[key].source.stale:
+                    self._let_go(key)
+            self.kept_limit = limit
 
     def clear(self) -> None:
         with self._lock:

@@ -24,6 +24,38 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 
+class Spares:
+    """A worker's old outputs, for the next step to be written over: no first touch of fresh memory.
+
+    Sinks copy or encode what they are given, so outputs are free again once they are delivered.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._tile: tuple[int, ...] | None = None
+        self._arrays: Any = ()
+        self._nbytes = 0
+
+    def take(self, tile: tuple[int, ...], kernels: Any) -> Any:
+        """Arrays for a tile's outputs; none where the kernel makes new ones."""
+        if tile != self._tile:
+            self.drop()
+            self._nbytes = sum(s.dtype.itemsize * int(np.prod(s.shape)) for s in kernels.spares(tile))
+            self.pool.hold(self._nbytes)
+            self._arrays = kernels.new_spares(tile)
+            self._tile = tile
+        arrays, self._arrays = self._arrays, ()
+        return arrays
+
+    def give(self, arrays: Any) -> None:
+        self._arrays = arrays
+
+    def drop(self) -> None:
+        self._arrays, self._tile = (), None
+        self.pool.ledger.release(self._nbytes)
+        self._nbytes = 0
+
+
 class StageRun:
     """One stage while it runs.
 
@@ -103,26 +135,29 @@ class StageRun:
                 self._error = error
 
     def _work(self) -> None:
+        spares = Spares(self.pool)
         with jax.enable_x64(True):
             while True:
                 with self._lock:
                     task = next(self._tasks, None) if self._error is None else None
                 if task is None:
-                    return
+                    break
                 try:
-                    self._task(task)
+                    self._task(task, spares)
                 except BaseException as error:
                     if isinstance(error, Exception):
-                        error.add_note(f"while computing {self.stage.name} (asked for at {self.stage.where}), task {task.outer}")
+                        where = f"(asked for at {self.stage.where}), task {task.outer}"
+                        error.add_note(f"while computing {self.stage.name} {where}")
                     self._fail(error)
-                    return
+                    break
                 with self._lock:
                     self._done += 1
                     done = self._done
                 self.counters.add(tasks=1)
                 self.on_task(self.stage, done)
+        spares.drop()
 
-    def _task(self, task: Task) -> None:
+    def _task(self, task: Task, spares: Spares) -> None:
         stage = self.stage
         states: Any = None
         carries: Any = ()
@@ -141,26 +176,30 @@ class StageRun:
                 self.pool.hold(state_bytes)
             if stage.ordered is not None and index[stage.ordered] == 0:
                 carries = stage.kernels.initial_carries(box_shape(box))
-            states, carries = self._step(index, box, leaves, states, carries)
+            states, carries = self._step(index, box, leaves, spares, states, carries)
             leaves.clear()  # before the next step's are read
         if stage.groups and first is not None:
             for group in self.groups:
                 group.add(task, first, [states[f] for f in group.plan.folds])
         self.ledger.release(state_bytes)
 
-    def _step(self, index: tuple[int, ...], box: Box, leaves: list[Array], states: Any, carries: Any) -> Any:
+    def _step(
+        self, index: tuple[int, ...], box: Box, leaves: list[Array], spares: Spares, states: Any, carries: Any
+    ) -> Any:
         stage = self.stage
         tile = box_shape(box)
         kernel = stage.kernels.step(tile, [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves])
         started = time.perf_counter()
-        out_bytes = sum(output.dtype.itemsize for output in stage.outputs) * int(np.prod(tile, dtype=np.int64))
+        old = spares.take(tile, stage.kernels)
+        out_bytes = 0 if old else sum(o.dtype.itemsize for o in stage.outputs) * int(np.prod(tile, dtype=np.int64))
         carry_bytes = sum(c.nbytes for c in carries)
-        need = out_bytes + 2 * carry_bytes + (kernel.temp_bytes or 0)
-        with self.pool.holding(need):
-            outputs, states, carries = self.call(kernel, box, leaves, states, carries)
+        with self.pool.holding(out_bytes + 2 * carry_bytes + (kernel.temp_bytes or 0)):
+            outputs, states, carries = self.call(kernel, box, leaves, old, states, carries)
             self.counters.add(compute_seconds=time.perf_counter() - started)
             for output, value in zip(stage.outputs, outputs, strict=True):
                 self.deliver(output, index, box, np.asarray(value))
+        if old:
+            spares.give(outputs)
         return states, carries
 
     def call(self, kernel: Any, box: Box, leaves: list[Array], *states: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxchunk.graph.grid import Box, block_box, box_shape
 from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.memory_array import MemoryArray
-from jaxchunk.run.pool import Pool
+from jaxchunk.run.pool import Pool, block_bytes
 from jaxchunk.run.stage import Leaf, Stage
 from jaxchunk.run.values import DiskValue, HostValue, Slot, window_blocks
 from jaxchunk.run.views import Pieced, Window, fill_pieced, fill_view
@@ -67,7 +67,7 @@ class Reader:
             if isinstance(base, HostValue):
                 return base.blocks[index].reshape(shape)
             uses = self._uses(base, index)
-            if uses != 1:
+            if uses != 1 or self.cache.wants(base, index):
                 return self._chunk(base, index, uses).reshape(shape)
         return None
 
@@ -99,7 +99,7 @@ class Reader:
             shape = box_shape(block_box(base.grid, index))
             whole = all(p == slice(0, n, 1) for p, n in zip(part, shape, strict=True))
             uses = self._uses(base, index)
-            if whole and uses == 1 and out.flags.c_contiguous:
+            if whole and uses == 1 and out.flags.c_contiguous and not self.cache.wants(base, index):
                 self._decode(base, index, out)
             else:
                 out[...] = self._chunk(base, index, uses)[part]
@@ -115,7 +115,7 @@ class Reader:
             return block
 
         nbytes = base.dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        return self.cache.get((id(base), index), nbytes, uses, decode)
+        return self.cache.get(base, index, block_bytes(nbytes), uses, decode)
 
     def _decode(self, base: StoredArray, index: tuple[int, ...], out: Array) -> None:
         started = time.perf_counter()

@@ -17,6 +17,7 @@ import numpy as np
 from jaxchunk.config import Settings
 from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.execute import StageRun
+from jaxchunk.run.keep import Keeper
 from jaxchunk.run.ledger import Ledger
 from jaxchunk.run.pool import Pool, set_up_allocator
 from jaxchunk.run.profile import StageCounters
@@ -39,7 +40,8 @@ class Runtime:
         set_up_allocator()
         self.ledger = Ledger(0, strict=bool(os.environ.get("JAXCHUNK_STRICT")))
         self.pool = Pool(self.ledger, settle)
-        self.cache = ChunkCache()
+        self.cache = ChunkCache(self.ledger)
+        self.keeper = Keeper(self.cache)
         self.lock = threading.RLock()
         self.running = threading.local()
         self._idle_reserved = 0
@@ -62,9 +64,9 @@ class Runtime:
                 self._keep_idle(int(settings.budget * IDLE_SHARE))
 
     @property
-    def kept(self) -> int:
-        """Bytes reserved for what lives between runs, idle blocks left out."""
-        return self.ledger.reserved - self._idle_reserved
+    def persisted(self) -> int:
+        """Bytes reserved for values that live between runs and aren't dropped for anything."""
+        return self.ledger.reserved - self._idle_reserved - self.keeper.remembered - self.cache.kept_bytes
 
     def directory(self, parent: Path) -> Path:
         """Where values are spilled below a parent directory; made when it is first wanted."""

@@ -40,6 +40,10 @@ class HostValue:
     def nbytes(self) -> int:
         return self._account.held
 
+    @property
+    def reserved(self) -> int:
+        return self._account.reserved
+
     def put(self, index: tuple[int, ...], block: Array, pool: Pool) -> None:
         """Keep a block; the array passes to the value and isn't copied."""
         self._account.add(block_bytes(block.nbytes), pool)

@@ -129,6 +129,11 @@ class StoredArray:
             raise
         self._require_current()  # an overwrite may have come between
 
+    @property
+    def stale(self) -> bool:
+        """Whether the array was replaced through this library since it was opened."""
+        return self._stale
+
     def chunk_stamp(self, index: tuple[int, ...]) -> Hashable | None:
         """What changes when the unit's stored bytes do; None where the storage can't say, or nothing is stored."""
         return self._blobs.stamp(self.layout.locate(index)[0])

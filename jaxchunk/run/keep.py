@@ -1,0 +1,90 @@
+"""What lives between runs: values that are remembered, and decoded chunks of sources read again and again.
+
+Both are conveniences: a plan is made as if those it doesn't read weren't there, and they make way
+for it, the oldest first.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from jaxchunk.graph.node import Node
+from jaxchunk.run.chunks import ChunkCache
+from jaxchunk.run.pool import block_bytes
+from jaxchunk.run.values import HostValue
+
+# Shares of the budget: all remembered values together, and each one of them.
+REMEMBERED_SHARE = 1 / 4
+ONE_SHARE = 1 / 8
+
+
+class Keeper:
+    """The nodes whose values are remembered, oldest first, and the chunks that are kept."""
+
+    def __init__(self, chunks: ChunkCache) -> None:
+        self.chunks = chunks
+        self._nodes: dict[int, weakref.ref[Node]] = {}
+        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @property
+    def remembered(self) -> int:
+        """Bytes reserved for remembered values."""
+        return sum(value.reserved for _, value in self._values())
+
+    def _values(self) -> list[tuple[Node, HostValue]]:
+        nodes = [ref() for ref in self._nodes.values()]
+        return [(n, n.value) for n in nodes if n is not None and isinstance(n.value, HostValue)]
+
+    def remember(self, nodes: Iterable[Node], value: HostValue) -> None:
+        """Have nodes (equal ones, made more than once) stand for a value from now on."""
+        for node in nodes:
+            node.value = value
+            self._nodes[node.serial] = weakref.ref(node)
+
+    def forget(self, room: int, needed: Iterable[Node]) -> int:
+        """Drop the oldest values, needed ones excepted, and kept chunks, until all fits in `room` bytes.
+
+        Returns the bytes that what is left, and what this run may add to it, can take.
+        """
+        needed = set(needed)
+        values = [(node, value) for node, value in self._values() if node not in needed]
+        total = sum({id(value): value.reserved for _, value in values}.values())
+        for node, value in values:
+            if total <= room:
+                break
+            total -= value.reserved
+            node.value = None
+            value.close()
+        self._nodes = {serial: ref for serial, ref in self._nodes.items() if (n := ref()) is not None and n.value is not None}
+        wanted = sum(source_bytes(source) for source in self.chunks.lasting.values())
+        self.chunks.trim_kept(max(0, min(room - total, max(wanted, self.chunks.kept_bytes))))
+        return total + self.chunks.kept_limit
+
+    def drop_unused(self, read: Iterable[Node]) -> None:
+        """After a run: values that nobody holds and that this run didn't read were a loop's past."""
+        read = set(read)
+        for node, _ in self._values():
+            if node not in read and not is_held(node):
+                node.value = None
+
+    def read_again(self, sources: Iterable[Any]) -> None:
+        """Note what a run reads; sources that an earlier run has read, too, have chunks worth keeping."""
+        self.chunks.lasting = {id(source): source for source in sources if source in self._seen}
+        self._seen.update(sources)
+
+
+def source_bytes(source: Any) -> int:
+    """A bound for all its decoded chunks."""
+    nbytes = source.dtype.itemsize
+    for axis in source.grid:
+        nbytes *= axis.length
+    return int(nbytes + block_bytes(1) * math.prod(axis.nblocks for axis in source.grid))
+
+
+def is_held(node: Node) -> bool:
+    """Whether a user's array object stands for a node."""
+    handle = node.handle() if node.handle is not None else None
+    return handle is not None and handle._node is node

@@ -1,0 +1,93 @@
+"""What `helpers.measure` runs. Arguments and results are plain values, as JSON has them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+import jaxchunk as jc
+import jaxchunk.array_api as xp
+from benchmarks.peers import JaxChunk
+from benchmarks.rows import ROWS
+from helpers.synthetic import sink_store, synthetic_array
+
+
+def budget(nbytes: int) -> Any:
+    """The budget of a test: one pool, whatever the machine has."""
+    return jc.config.set(device_memory=nbytes, host_memory=nbytes)
+
+
+def row(name: str, inputs: list[str], chunk: int, budget: int, result: str) -> None:
+    """A row of the benchmarks, written or saved to `result`."""
+    peer = JaxChunk(f"{budget / 2**20} MiB", Path(result).parent)
+    stored = ROWS[name].stored
+    arrays = [peer.open(Path(path)) for path in inputs]
+    side = arrays[0].shape[0]
+    value = peer.run(ROWS[name], arrays)
+    if stored is None:
+        np.save(result, peer.value(value))
+    else:
+        peer.write(value, Path(result), stored(side, chunk))
+
+
+def deviation(path: str, nbytes: int) -> float:
+    """The mean deviation from the means of the columns: an array that an early and a late consumer want."""
+    x = jc.from_zarr(path)
+    with budget(nbytes):
+        return float(xp.mean(xp.abs(x - xp.mean(x, axis=0))))
+
+
+def merged_axes(length: int, width: int, nbytes: int) -> list[float]:
+    """Sums over a reshape that merges a cut axis with the last one: three of them, around the seam."""
+    shape = (24, 20, 5, length)
+    x = xp.reshape(xp.arange(math.prod(shape), dtype=xp.float32, chunks=(1_000_000,)), shape)
+    x = jc.rechunk(x, (24, 20, 1, width))
+    with budget(nbytes):
+        sums = xp.sum(xp.reshape(x, (24, 20, -1)), axis=(0, 1))
+        around = [float(v) for v in sums[length - 1 : length + 2].compute()]
+        return [*around, float(sums.compute().astype(np.float64).sum())]
+
+
+def many_sums(length: int, chunk: int, columns: int, nbytes: int) -> list[int]:
+    """A sum for each pair of columns: siblings that would keep all their temporaries if they were one kernel."""
+    d = [xp.astype(xp.arange(length, chunks=(chunk,)) % (k + 3), xp.uint8) for k in range(columns)]
+    with budget(nbytes):
+        return [int(v) for v in jc.compute(*(xp.sum(xp.astype(a, xp.int64) * xp.astype(b, xp.int64)) for a in d for b in d))]
+
+
+def rechunked(shape: list[int], chunks: list[int], target: list[int], nbytes: int, compressor: str | None) -> Any:
+    """An array that takes no room, rechunked into a store that keeps some windows: whether these are right, and counts."""
+    source = synthetic_array(shape, chunks, "float32", PATTERNS[len(shape)], compressor=compressor)
+    sink = sink_store([-(-n // c) for n, c in zip(shape, target, strict=True)])
+    with budget(nbytes):
+        jc.to_zarr(jc.from_zarr(source), sink, chunks=target)
+    written = zarr.open_array(sink)
+    right = 0
+    for coords in sink.kept:
+        box = [(i * c, min(n, (i + 1) * c)) for i, c, n in zip(coords, target, shape, strict=True)]
+        window = written[tuple(slice(*span) for span in box)]
+        right += bool(np.array_equal(window, source.store.values(box)))
+    return {
+        "right": right,
+        "kept": len(sink.kept),
+        "writes": max(sink.counts.sets.values()),
+        "keys": sum(key.startswith("c/") for key in sink.counts.sets),
+    }
+
+
+PATTERNS = {
+    2: lambda i, j: (i * 7 + j * 3) % 1009,
+    3: lambda i, j, k: (i * 7 + j * 3 + k) % 1009,
+}
+
+
+def rank_seven(shape: list[int], axis: int) -> list[float]:
+    """Multiply and reduce, in float32, over an array of so many axes."""
+    a = xp.ones(tuple(shape), dtype=xp.float32)
+    b = xp.full(tuple(shape), 2, dtype=xp.float32)
+    sums = xp.sum(a * b, axis=axis).compute()
+    return [float(sums.min()), float(sums.max()), *sums.shape]
