@@ -11,7 +11,8 @@ from jaxchunk.array_api._array import Array
 from jaxchunk.graph.grid import ChunksLike
 from jaxchunk.graph.node import Node
 from jaxchunk.plan.api import persist_nodes, plan_requests, run_requests
-from jaxchunk.plan.plan import Plan, Write
+from jaxchunk.plan.plan import Plan
+from jaxchunk.plan.requests import Write
 
 
 def compute(*arrays: Array | Write) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from jaxchunk.graph.grid import ChunksLike, Grid, auto_grid, chunksize, normaliz
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Affine, AxisMap, Source
 from jaxchunk.plan.api import run_requests
-from jaxchunk.plan.plan import Write
+from jaxchunk.plan.requests import Write
 from jaxchunk.store import StoredArray, Target, open_array
 from jaxchunk.store.places import check_free
 

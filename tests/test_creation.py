@@ -174,6 +174,15 @@ def test_asarray_of_an_array() -> None:
         xp.asarray(x, dtype=xp.float32, copy=False)
 
 
+def test_asarray_of_lists_of_arrays() -> None:
+    x = xp.asarray([1, 2], dtype=xp.int8)
+    a.check(xp.asarray([[x[0], 5], [x[1], 6]]), np.asarray([[1, 5], [2, 6]], "int8"))
+    a.check(xp.asarray([x, x + 1], dtype=xp.float32), np.asarray([[1, 2], [2, 3]], "float32"))
+    a.check(xp.asarray((x, jax.numpy.ones(2, "int16"))), np.asarray([[1, 2], [1, 1]], "int16"))
+    with pytest.raises(ValueError, match="copy=False"):
+        xp.asarray([x], copy=False)
+
+
 def test_small_arrays_are_copied_and_large_ones_read_when_computed() -> None:
     small, large = np.zeros(10), np.zeros(200_000)
     x, y, z = xp.asarray(small), xp.asarray(large), xp.asarray(large, copy=True)
@@ -281,7 +290,8 @@ def test_astype_copies() -> None:
         (lambda: xp.asarray([None]), TypeError, "bools and numbers"),
         (lambda: xp.asarray(np.asarray(["2020-01-01"], "datetime64[D]")), TypeError, "datetime64"),
         (lambda: xp.asarray(np.asarray([1, "a"], object)), TypeError, "object"),
-        (lambda: xp.asarray([xp.zeros(2), xp.zeros(2)]), TypeError, "stack"),
+        (lambda: xp.asarray([xp.zeros(2), xp.zeros(3)]), ValueError, "items of one shape"),
+        (lambda: xp.asarray([xp.zeros(2), xp.zeros(2, dtype=xp.int8)]), TypeError, "promote"),
         (lambda: xp.asarray({"a": 1}), TypeError, "dict"),
         (lambda: xp.asarray([1j], dtype=xp.float64), TypeError, "complex|float"),
     ],

@@ -40,7 +40,7 @@ def asarray(
     ----------
     obj
         An array of this library, which is given back as it is where nothing else is asked for; a
-        Python scalar or nested lists of them; a NumPy array; a `jax.Array`, which pins the result
+        Python scalar, or nested lists of scalars and arrays; a NumPy array; a `jax.Array`, which pins the result
         to its device; an object with DLPack or the buffer protocol.
     dtype
         Of the result. By default that of `obj`, or for Python scalars the default of their kind.
@@ -60,8 +60,7 @@ def asarray(
     Raises
     ------
     TypeError
-        For dtypes that the namespace does not have (object, strings, dates), values traced by JAX,
-        and lists that hold arrays.
+        For dtypes that the namespace does not have (object, strings, dates) and values traced by JAX.
     ValueError
         For ragged lists, and where `copy=False` can't be.
 
@@ -79,6 +78,10 @@ def asarray(
             raise ValueError(f"asarray: copy=False, but the array has dtype {node.dtype}, not {wanted}")
         if copy is not True and wanted in (None, node.dtype) and device is None and chunks is None:
             return obj
+    elif isinstance(obj, list | tuple) and (arrays := list(_arrays_in(obj))):
+        if copy is False:
+            raise ValueError("asarray: copy=False, but arrays in a list can only be copied")
+        node = _stacked(obj, dt.result_type(*arrays) if wanted is None else wanted)
     else:
         values, where = _values(obj, wanted, copy)
         node = from_numpy(values, chunks, Device(*where) if where else None)
@@ -128,9 +131,7 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
 
 
 def _of_python(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
-    """Scalars and nested sequences: ints become int64, and what doesn't fit is an error, as are arrays."""
-    if _holds_arrays(obj):
-        raise TypeError("asarray: a list of arrays; use stack or concat to join them")
+    """Scalars and nested sequences of them: ints become int64, and what doesn't fit is an error."""
     try:
         values = np.asarray(obj, dtype=dtype)
     except ValueError as error:
@@ -147,10 +148,24 @@ def _of_python(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         raise TypeError(f"asarray: {obj!r:.80} holds other things than bools and numbers") from None
 
 
-def _holds_arrays(obj: Any) -> bool:
+def _arrays_in(obj: Any) -> Iterator[Any]:
+    """The arrays, this library's and JAX's, in nested lists."""
     if isinstance(obj, list | tuple):
-        return any(_holds_arrays(item) for item in obj)
-    return isinstance(obj, Array) or _is_jax(obj)
+        for item in obj:
+            yield from _arrays_in(item)
+    elif isinstance(obj, Array) or _is_jax(obj):
+        yield obj
+
+
+def _stacked(obj: Any, dtype: DType) -> Node:
+    """Nested lists that hold arrays, as `stack` would join them."""
+    if not isinstance(obj, list | tuple):
+        return asarray(obj, dtype=dtype)._node
+    nodes = [_views.expand_dims(_stacked(item, dtype), [0]) for item in obj]
+    shapes = {node.shape: None for node in nodes}
+    if len(shapes) != 1:
+        raise ValueError(f"asarray: lists that hold arrays have items of one shape each, not {list(shapes)}")
+    return _views.concat(nodes, 0)
 
 
 def _is_jax(obj: Any) -> bool:

@@ -240,3 +240,13 @@ class Kernels:
         if kernel is None:
             kernel = self._local[which] = CACHE.get((self._key, which), make)
         return kernel
+
+
+def local_device(pinned: Any = None) -> jax.Device:
+    """The JAX device that a device object of ours stands for; the default one where none is given."""
+    if pinned is None:
+        return jax.local_devices()[0]
+    found = [d for d in jax.local_devices(backend=pinned.platform) if d.id == pinned.index]
+    if not found:
+        raise RuntimeError(f"there is no device {pinned} on this machine")
+    return found[0]

@@ -11,19 +11,20 @@ import numpy as np
 from jaxchunk import config
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Source
-from jaxchunk.plan.plan import Keep, Plan, Write
+from jaxchunk.plan.plan import Plan
+from jaxchunk.plan.requests import Keep, Request
 from jaxchunk.run.progress import shown
 from jaxchunk.run.runtime import runtime
 
 _tokens = itertools.count()
 
 
-def plan_requests(requests: Sequence[Node | Write | Keep]) -> Plan:
+def plan_requests(requests: Sequence[Request]) -> Plan:
     """A plan under the settings in force."""
     return Plan(requests, config.get(), runtime().persisted)
 
 
-def run_requests(requests: Sequence[Node | Write | Keep]) -> list[Any]:
+def run_requests(requests: Sequence[Request]) -> list[Any]:
     """Plan and run; with a progress bar where the settings say so."""
     with runtime().lock:  # nothing is kept or let go between planning and running
         plan = plan_requests(requests)

@@ -81,14 +81,14 @@ def stages(roots: Iterable[Node], wishes: Iterable[Node] = ()) -> list[Draft]:
     for node in order:
         if node not in anchors or exists(node):
             continue
-        draft = _draft(node, anchors)
+        draft = draft_of(node, anchors)
         draft.level = max((levels[base] + 1 for base in draft.reads() if base in levels), default=0)
         levels[node] = draft.level
         if not any(_join(old, node, draft, anchors) for old in drafts):
             drafts.append(draft)
     for node in wishes:
         if node not in anchors and not exists(node) and isinstance(node.op, Blockwise):
-            draft = _draft(node, anchors)
+            draft = draft_of(node, anchors)
             draft.level = max((levels[base] + 1 for base in draft.reads() if base in levels), default=0)
             any(_join(old, node, draft, anchors) for old in drafts)
     drafts.sort(key=lambda draft: draft.level)
@@ -201,8 +201,9 @@ def _size(shape: tuple[int, ...]) -> int:
     return size
 
 
-def _draft(node: Node, anchors: set[Node]) -> Draft:
+def draft_of(node: Node, anchors: set[Node] | None = None) -> Draft:
     """The stage of one anchor."""
+    anchors = anchors or set()
     folds = [node] if _is_fold(node) else _epilogue_folds(node, anchors)
     op = folds[0].op if folds else node.op
     space = op.space if isinstance(op, Blockwise) and (folds or not is_elementwise(node)) else node.shape

@@ -97,7 +97,8 @@ def reading_bytes(base: Any, maps: Sequence[Any], tile: Sequence[int], io_thread
         for axis, m in zip(base.grid, maps, strict=True):
             if m.axis is not None and axis.largest:
                 chunks *= -(-tile[m.axis] * abs(m.step) // axis.largest)
-        return min(io_threads, max(1, chunks)) * (chunk + base.scratch_bytes)
+        decoded = 0 if _decodes_in_place(base, maps, tile) else chunk
+        return min(io_threads, max(1, chunks)) * (decoded + base.scratch_bytes)
     if isinstance(base, Pieced):
         whole = _padded(base.dtype.itemsize * math.prod(tile[m.axis] * abs(m.step) for m in maps if m.axis is not None))
         return 2 * whole + sum(
@@ -106,6 +107,18 @@ def reading_bytes(base: Any, maps: Sequence[Any], tile: Sequence[int], io_thread
     if getattr(base, "tier", "") == "disk":
         return _padded(base.dtype.itemsize * math.prod(axis.largest for axis in base.grid))
     return 0
+
+
+def _decodes_in_place(base: StoredArray, maps: Sequence[Any], tile: Sequence[int]) -> bool:
+    """Whether a tile is made of whole chunks that lie in it without gaps: each is decoded where it belongs."""
+    for number, (axis, m) in enumerate(zip(base.grid, maps, strict=True)):
+        if m.axis is None or m.step != 1 or m.axis != number or m.offset:
+            return False
+        if tile[m.axis] % axis.largest and tile[m.axis] < axis.length:
+            return False
+        if number and tile[m.axis] > axis.largest:
+            return False
+    return True
 
 
 def sink_bytes(output: Output, tile: Sequence[int], io_threads: int) -> int:

@@ -13,6 +13,8 @@ from jaxchunk.store.stored import StoredArray
 if TYPE_CHECKING:
     from jaxchunk.plan.plan import Plan
 
+# What the process may grow by besides data, by platform: compiled code, threads, compilation.
+RUNTIME_ALLOWANCE = {"cpu": 192 * 2**20}
 # Rates of a machine that hasn't been calibrated, bytes or operations a second: those of one core of a
 # small server. What binds a stage is the link that takes longest.
 RATES = {"storage": 800e6, "write": 230e6, "memory": 5e9, "flops": 2e9}
@@ -77,18 +79,12 @@ def to_dict(plan: Plan) -> dict[str, Any]:
         "peak_bytes": plan.peak,
         "peak_device_bytes": plan.peak,
         "peak_host_bytes": plan.peak,
-        "runtime_allowance": runtime_allowance(),
+        "runtime_allowance": RUNTIME_ALLOWANCE["cpu"],
         "bytes_read": sum(s["bytes_read"] for s in stages),
         "bytes_written": sum(s["bytes_written"] for s in stages),
         "spilled_bytes": sum(s["spilled_bytes"] for s in stages),
         "fits": plan.problem is None,
     }
-
-
-def runtime_allowance() -> int:
-    from jaxchunk.plan.plan import RUNTIME_ALLOWANCE
-
-    return RUNTIME_ALLOWANCE["cpu"]
 
 
 def explain(plan: Plan) -> str:

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from jaxchunk.run.pool import Pool, set_up_allocator
 from jaxchunk.run.profile import StageCounters
 from jaxchunk.run.sinks import ResultSink, ValueSink, WriteSink
 from jaxchunk.run.stage import Stage
+from jaxchunk.store.stored import StoredArray
 
 # Idle blocks that stay between runs: NumPy-style loops run often.
 IDLE_SHARE = 1 / 8
@@ -84,9 +85,13 @@ class Runtime:
             self.ledger.reserved += self._idle_reserved
 
     def execute(
-        self, stages: Sequence[Stage], settings: Settings, on_task: Callable[[Stage, int], None]
+        self,
+        stages: Sequence[Stage],
+        settings: Settings,
+        on_task: Callable[[Stage, int], None],
+        sources: Iterable[StoredArray],
     ) -> list[StageCounters]:
-        """Run stages in order; write targets become visible at the end, all or none."""
+        """Run stages in order; write targets become visible at the end, if the sources are what they were."""
         counters: list[StageCounters] = []
         begun: list[Any] = []
         reserved = 0
@@ -107,6 +112,8 @@ class Runtime:
                 self.cache.clear()
                 for slot in stage.frees:
                     slot.free()
+            for source in sources:
+                source.check()
             for sink in begun:
                 if isinstance(sink, WriteSink):
                     sink.target.commit()

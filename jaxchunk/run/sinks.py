@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jaxchunk.graph.grid import Box, Grid, block_box, box_shape
-from jaxchunk.run.values import HostValue, Slot
+from jaxchunk.run.values import Slot
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -48,13 +48,10 @@ class ValueSink:
     def put(self, index: tuple[int, ...], box: Box, tile: Array, run: Any) -> None:
         value = self.slot.value
         assert value is not None
-        if isinstance(value, HostValue):
-            # A copy of its own: the tile may be a pool block, or broadcast.
-            value.put(index, np.array(tile, order="C"), run.pool)
-            return
         started = time.perf_counter()
-        value.put(index, tile, run.pool)
-        run.counters.add(spilled_bytes=tile.nbytes, write_seconds=time.perf_counter() - started)
+        value.put(index, box, tile, run.pool)
+        if value.tier == "disk":
+            run.counters.add(spilled_bytes=tile.nbytes, write_seconds=time.perf_counter() - started)
 
 
 class WriteSink:

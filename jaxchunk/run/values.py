@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import threading
 import weakref
@@ -14,11 +15,14 @@ import numpy as np
 
 from jaxchunk.graph.grid import Box, Grid, numblocks, shape_of
 from jaxchunk.run.ledger import Ledger
-from jaxchunk.run.pool import Pool, block_bytes
-from jaxchunk.run.views import Window
+from jaxchunk.run.pool import Pool
+from jaxchunk.run.views import Span, Window
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _tokens = itertools.count()
+
+# Runs of fewer bytes are read together with what lies between them.
+SHORT_RUN = 4096
 
 
 class HostValue:
@@ -44,10 +48,10 @@ class HostValue:
     def reserved(self) -> int:
         return self._account.reserved
 
-    def put(self, index: tuple[int, ...], block: Array, pool: Pool) -> None:
-        """Keep a block; the array passes to the value and isn't copied."""
-        self._account.add(block_bytes(block.nbytes), pool)
-        self.blocks[index] = block
+    def put(self, index: tuple[int, ...], box: Box, block: Array, pool: Pool) -> None:
+        """Keep a copy of a block: what comes may be a pool block, or written over later."""
+        self._account.add(block.nbytes, pool)
+        self.blocks[index] = np.array(block, order="C")
 
     def fill(self, window: Window, out: Array) -> None:
         for index, part, target in window_blocks(self.grid, window):
@@ -106,30 +110,60 @@ class DiskValue:
             flat = flat * n + i
         return flat * self._stride
 
-    def put(self, index: tuple[int, ...], block: Array, pool: Pool) -> None:
-        data = memoryview(np.ascontiguousarray(block).reshape(-1).view(np.uint8))
-        _write_all(self._file, data, self._offset(index))
+    def put(self, index: tuple[int, ...], box: Box, tile: Array, pool: Pool) -> None:
+        """Write a tile, which holds blocks whole."""
+        window = tuple(Span(a, b - a) for a, b in box)
+        for block, _, target in window_blocks(self.grid, window):
+            part = tile[target]
+            with pool.holding(0 if part.flags.c_contiguous else part.nbytes):
+                data = memoryview(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
+                _write_all(self._file, data, self._offset(block))
         with self._lock:
-            self.bytes_written += data.nbytes
+            self.bytes_written += tile.nbytes
 
     def fill(self, window: Window, out: Array, pool: Pool) -> None:
-        """Read a window: only the rows of each block that it meets."""
+        """Read a window: of each block the runs that it meets, or what lies between them where they are short."""
         for index, part, target in window_blocks(self.grid, window):
             shape = tuple(b - a for a, b in (axis.block(i) for axis, i in zip(self.grid, index, strict=True)))
-            rows = part[0] if part else slice(0, 1)
-            per_row = self.dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64)) if shape else self.dtype.itemsize
-            first, last = rows.start, min(rows.stop, shape[0]) if shape else 1
-            whole = all(p == slice(0, n, 1) for p, n in zip(part[1:], shape[1:], strict=True)) and rows.step in (None, 1)
-            view = out[target]
-            if whole and view.flags.c_contiguous and view.flags.writeable:
-                slab = view
+            self._fill_block(self._offset(index), shape, part, out[target], pool)
+
+    def _fill_block(self, offset: int, shape: tuple[int, ...], part: tuple[slice, ...], out: Array, pool: Pool) -> None:
+        # Along the last axes that are wanted whole, and a range of the one before them, bytes run on.
+        run = len(shape)
+        while run > 0 and part[run - 1] == slice(0, shape[run - 1], 1):
+            run -= 1
+        run = max(run - 1, 0)
+        inner = math.prod(shape[run + 1 :]) * self.dtype.itemsize
+        outer = part[:run]
+        stepped = run < len(shape) and part[run].step != 1
+        rows = math.prod(len(range(p.start, p.stop, p.step)) for p in outer)
+        length = (part[run].stop - part[run].start) * inner if shape else inner
+        if rows > 1 and length < SHORT_RUN and outer:
+            self._fill_slab(offset, shape, part, out, pool)
+            return
+        strides = [math.prod(shape[a + 1 :]) * self.dtype.itemsize for a in range(len(shape))]
+        for place in np.ndindex(*(len(range(p.start, p.stop, p.step)) for p in outer)):
+            at = offset + sum((p.start + i * p.step) * s for p, i, s in zip(outer, place, strides, strict=False))
+            at += part[run].start * inner if shape else 0
+            piece = out[(*place, ...)]
+            if not stepped and piece.flags.c_contiguous:
+                self._read(piece, at)
             else:
-                slab = pool.take((last - first, *shape[1:]) if shape else (), self.dtype)
-            _read_all(self._file, memoryview(slab.reshape(-1).view(np.uint8)), self._offset(index) + first * per_row)
-            with self._lock:
-                self.bytes_read += slab.nbytes
-            if slab is not view:
-                view[...] = slab[(slice(None, None, rows.step), *part[1:])] if shape else slab
+                count = (part[run].stop - part[run].start) if shape else 1
+                scratch = pool.take((count, *shape[run + 1 :]) if shape else (), self.dtype)
+                self._read(scratch, at)
+                piece[...] = scratch[:: part[run].step] if shape else scratch
+
+    def _fill_slab(self, offset: int, shape: tuple[int, ...], part: tuple[slice, ...], out: Array, pool: Pool) -> None:
+        first, last = part[0].start, part[0].stop
+        slab = pool.take((last - first, *shape[1:]), self.dtype)
+        self._read(slab, offset + first * math.prod(shape[1:]) * self.dtype.itemsize)
+        out[...] = slab[(slice(None, None, part[0].step), *part[1:])]
+
+    def _read(self, out: Array, offset: int) -> None:
+        _read_all(self._file, memoryview(out.reshape(-1).view(np.uint8)), offset)
+        with self._lock:
+            self.bytes_read += out.nbytes
 
     def close(self) -> None:
         self._finalizer()
@@ -156,13 +190,6 @@ def window_blocks(grid: Grid, window: Window) -> Any:
             tuple(e[1] for e in combination),
             (..., *(e[2] for e in combination)),
         )
-
-
-def region_bytes(box: Box, itemsize: int) -> int:
-    nbytes = itemsize
-    for a, b in box:
-        nbytes *= b - a
-    return nbytes
 
 
 def _write_all(file: int, data: memoryview, offset: int) -> None:
@@ -194,13 +221,8 @@ class Slot:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its blocks in memory, page by page."""
-        if self.tier == "disk":
-            return 0
-        total = [(1, self.dtype.itemsize)]
-        for axis in self.grid:
-            total = [(n * count, nbytes * size) for n, nbytes in total for count, size in axis.runs]
-        return sum(count * block_bytes(nbytes) for count, nbytes in total)
+        """Bytes in memory."""
+        return 0 if self.tier == "disk" else self.dtype.itemsize * math.prod(self.shape)
 
     def begin(self, ledger: Ledger, directory: Callable[[], Path]) -> None:
         if self.tier == "host":

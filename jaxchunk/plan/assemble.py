@@ -1,0 +1,297 @@
+"""From drafts to stages: leaves and results resolved, tiles and tiers chosen, memory bounded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jaxchunk.config import Settings
+from jaxchunk.graph.grid import Axis, Grid
+from jaxchunk.graph.node import Node
+from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source
+from jaxchunk.lower.compile import Kernels, local_device
+from jaxchunk.lower.program import Program
+from jaxchunk.plan.fuse import Draft, draft_of
+from jaxchunk.plan.memory import Need, stage_need
+from jaxchunk.plan.simplify import compose
+from jaxchunk.plan.tile import Axes, Tiling, choose, describe, reads_per_chunk
+from jaxchunk.run.pool import block_bytes
+from jaxchunk.run.sinks import ValueSink, WriteSink
+from jaxchunk.run.stage import GroupPlan, Leaf, Output, Stage
+from jaxchunk.run.values import Slot
+from jaxchunk.run.views import Pieced, View
+from jaxchunk.store.stored import StoredArray
+
+# Values between stages may take this share of what results leave; stages work with the rest.
+VALUES_SHARE = 0.5
+# Decoding a source more often than this costs more than a copy of it on disk that is read in any shape.
+MOST_READS = 2.5
+
+
+class Assembler:
+    """Stages of one plan, made in order.
+
+    Attributes
+    ----------
+    stages
+        Those made so far.
+    slots
+        The intermediates, by the node they are values of.
+    sources
+        The stored arrays that are read.
+    problem
+        Why the plan doesn't fit, or None.
+    """
+
+    def __init__(self, settings: Settings, room: int, sinks: dict[Node, list[Any]]) -> None:
+        self.settings = settings
+        self.room = room
+        self.sinks = sinks
+        self.stages: list[Stage] = []
+        self.slots: dict[Node, Slot] = {}
+        self.sources: set[StoredArray] = set()
+        self.problem: str | None = None
+        self._live: dict[int, int] = {}
+
+    def assemble(self, drafts: list[Draft], kept: Sequence[Node]) -> None:
+        """Make the stages; values of `kept` nodes outlive the run."""
+        made = {node for draft in drafts for node, _, _ in draft.roots}
+        last_use = {base: i for i, draft in enumerate(drafts) for base in draft.reads() if base in made}
+        last_use |= {node: len(drafts) for node in kept if node in made}
+        live = [0] * (len(drafts) + 1)
+        for i, draft in enumerate(drafts):
+            for node in (node for node, _, _ in draft.roots if node in last_use):
+                reach = range(i, last_use[node] + 1)
+                fits = all(live[j] + node.nbytes <= self.room * VALUES_SHARE for j in reach)
+                for j in reach:
+                    live[j] += node.nbytes if fits else 0
+                self.slots[node] = Slot(node.grid, node.dtype, node.op.name, "host" if fits else "disk")
+            first = len(self.stages)
+            self._add(draft, self.room - live[i])
+            for stage in self.stages[first:]:
+                self._live[stage.number] = live[i]
+            self.stages[-1].frees += [self.slots[node] for node, last in last_use.items() if last == i]
+
+    @property
+    def peak(self) -> int:
+        """Bytes that stages, and the values that live while they run, take at most."""
+        return max((stage.reserve + self._live[stage.number] for stage in self.stages), default=0)
+
+    def _add(self, draft: Draft, room: int) -> None:
+        stage, misfit = self._stage(draft, room)
+        copied = [i for i, leaf in enumerate(stage.leaves) if self._wants_copy(stage, leaf, misfit is not None)]
+        for i in copied:
+            self._copy(draft, i, stage, room)
+        if copied:
+            stage, misfit = self._stage(draft, room)
+            stage.frees = [self.slots[draft.builder.leaves[i][0]] for i in copied]
+        self.stages.append(stage)
+        self.problem = self.problem or misfit
+
+    # --- rechunking by way of a copy -------------------------------------------------------------
+
+    def _wants_copy(self, stage: Stage, leaf: Leaf, misfits: bool) -> bool:
+        base = leaf.view.base
+        if not isinstance(base, StoredArray) or stage.cache >= _decoded(base):
+            return False
+        # A chunk is decoded whole: where it doesn't fit beside the tile, the copy is read in parts.
+        return reads_per_chunk(leaf, stage.tiles) > (1 if misfits else MOST_READS)
+
+    def _copy(self, draft: Draft, number: int, stage: Stage, room: int) -> None:
+        """A stage before this one that reads a leaf's chunks once and keeps them on disk, uncompressed.
+
+        It is the first pass of two: both then read and write in shapes that suit them.
+        """
+        node, maps = draft.builder.leaves[number]
+        axes = sorted(m.axis for m in maps if m.axis is not None)
+        place = {axis: i for i, axis in enumerate(axes)}
+        view = tuple(m if m.axis is None else m._replace(axis=place[m.axis]) for m in maps)
+        grid = tuple(Axis.regular(draft.space[a], draft.space[a]) for a in axes)
+        copy = Node(Affine("copy", view), (node,), grid, node.dtype, node.device, draft.roots[0][0].where)
+        self.slots[copy] = Slot(grid, node.dtype, "copy", "disk")
+        first, misfit = self._stage(draft_of(copy), room)
+        self.problem = self.problem or misfit
+        # Blocks that neither pass has to cut: each pass's tiles hold them whole.
+        self.slots[copy].grid = tuple(
+            _common(first.tiles[i], stage.tiles[a].largest) for i, a in enumerate(axes)
+        )
+        self.stages.append(first)
+        draft.builder.leaves[number] = (copy, tuple(AxisMap(a) for a in axes))
+
+    # --- one stage -------------------------------------------------------------------------------
+
+    def _stage(self, draft: Draft, room: int) -> tuple[Stage, str | None]:
+        """A draft's stage, and why it doesn't fit in the room, if it doesn't."""
+        builder, program = draft.builder, draft.builder.program
+        leaves = [self._leaf(node, maps, draft.space) for node, maps in builder.leaves]
+        outputs, groups = self._results(draft)
+        everything = [*outputs, *(output for group in groups for output in group.outputs)]
+        moving = _only_moves(program, leaves)
+        axes = self._axes(draft, leaves, everything)
+        outer, inner = _loops(draft, outputs, groups)
+        threads = self.settings.cores
+
+        def need(tiles: Grid, outer: Sequence[int], parts: int, in_flight: int) -> Need:
+            io = 1 if in_flight > 1 else threads
+            return stage_need(
+                None if moving else program, leaves, outputs, groups, tiles, outer, parts, in_flight, io
+            )
+
+        tiling, fits = choose(axes, outer, inner, room, threads, axes.contraction, need, draft.ordered is not None)
+        root = draft.roots[0][0]
+        stage = Stage(
+            number=len(self.stages),
+            name="+".join(list(builder.operations)[-4:]) or root.op.name,
+            operations=list(builder.operations) or [root.op.name],
+            where=root.where,
+            space=draft.space,
+            tiles=tiling.tiles,
+            outer=tiling.outer,
+            inner=tiling.inner,
+            parts=tiling.parts,
+            leaves=leaves,
+            outputs=outputs,
+            groups=groups,
+            kernels=None if moving else Kernels(program, local_device(root.device)),
+            ordered=draft.ordered,
+            in_flight=tiling.in_flight,
+            reserve=tiling.need.total(tiling.in_flight),
+            indices=program.indices,
+            flops=builder.flops * math.prod(draft.space),
+        )
+        for output in everything:
+            for sink in output.sinks:
+                if isinstance(sink, ValueSink):
+                    sink.slot.grid = output.grid if output.grid is not None else stage.kept_grid(output.kept)
+        self._keep_chunks(stage, room - stage.reserve)
+        return stage, None if fits else self._misfit(stage, tiling, room)
+
+    def _misfit(self, stage: Stage, tiling: Tiling, room: int) -> str:
+        lacking = tiling.need.total(tiling.in_flight) - room
+        tile = "×".join(str(axis.largest) for axis in tiling.tiles) or "1"
+        exact = " (its blocks are given by the user's function: rechunk to smaller ones)" if any(o.grid is not None for o in stage.outputs) else ""
+        return (
+            f"{stage.name}, asked for at {stage.where}, needs {stage.reserve:,} bytes for its smallest tile, {tile}"
+            f"{exact}; there are {max(0, room):,} of the budget of {self.settings.budget:,}. "
+            f"A budget of {self.settings.budget + lacking:,} bytes (host_memory) would do."
+        )
+
+    def _results(self, draft: Draft) -> tuple[list[Output], list[GroupPlan]]:
+        builder = draft.builder
+        groups = []
+        for group in builder.program.groups:
+            leaves = [self._leaf(n, m, draft.space) for n, m in builder.group_leaves.get(group.dropped, [])]
+            groups.append(GroupPlan(group.dropped, tuple(group.folds), leaves, []))
+        outputs: list[Output] = []
+        for node, dropped, _ in draft.roots:
+            kept = tuple(a for a in range(len(draft.space)) if dropped is None or a not in dropped)
+            output = Output(node.op.name, kept, node.dtype, list(self.sinks.get(node, [])))
+            if draft.exact is node:
+                output.kept, output.grid = kept[: node.ndim], node.grid
+            if node in self.slots:
+                output.sinks.append(ValueSink(self.slots[node]))
+            if dropped is None:
+                outputs.append(output)
+            else:
+                next(g for g in groups if g.dropped == dropped).outputs.append(output)
+        return outputs, groups
+
+    def _axes(self, draft: Draft, leaves: list[Leaf], outputs: list[Output]) -> Axes:
+        """What is known of the axes: what must be whole, or a multiple of what is written."""
+        units = [1] * len(draft.space)
+        for output in outputs:
+            for sink in output.sinks:
+                if isinstance(sink, WriteSink):
+                    for a, axis in zip(output.kept, sink.grid, strict=True):
+                        units[a] = math.lcm(units[a], max(1, axis.largest))
+        fixed = {a: Axis.regular(draft.space[a], max(1, draft.space[a])) for a in draft.whole}
+        if draft.exact is not None:
+            fixed |= dict(enumerate(_blocks_of(draft.exact)))
+        itemsize = max([1, *(leaf.dtype.itemsize for leaf in leaves), *(o.dtype.itemsize for o in outputs)])
+        contraction = any(fold.reducer.contracts for fold in draft.builder.program.folds)
+        return describe(draft.space, leaves, units, fixed, itemsize, contraction)
+
+    def _keep_chunks(self, stage: Stage, left: int) -> None:
+        """Room for decoded chunks that several tiles want."""
+        wanted = 0
+        seen: set[int] = set()
+        for leaf in stage.leaves:
+            for stored in _stored(leaf.view.base):
+                again = id(stored) in seen or isinstance(leaf.view.base, Pieced)
+                seen.add(id(stored))
+                if again or reads_per_chunk(leaf, stage.tiles) > 1:
+                    wanted += _decoded(stored)
+        stage.cache = max(0, min(wanted, left))
+        stage.reserve += stage.cache
+
+    # --- what is read ----------------------------------------------------------------------------
+
+    def _leaf(self, node: Node, maps: tuple[AxisMap, ...], space: tuple[int, ...]) -> Leaf:
+        used = {m.axis for m in maps}
+        return Leaf(View(self._base(node), maps), node.dtype, tuple(a in used for a in range(len(space))))
+
+    def _base(self, node: Node) -> Any:
+        if node in self.slots:
+            return self.slots[node]
+        if node.value is not None:
+            return node.value
+        if isinstance(node.op, Source):
+            if isinstance(node.op.array, StoredArray):
+                self.sources.add(node.op.array)
+            return node.op.array
+        assert isinstance(node.op, Concat | Reshape), node
+        views = []
+        for operand in node.operands:
+            maps = tuple(AxisMap(a) for a in range(operand.ndim))
+            while isinstance(operand.op, Affine) and operand.value is None and operand not in self.slots:
+                maps = compose(operand.op.maps, maps)
+                operand = operand.operands[0]
+            views.append(View(self._base(operand), maps))
+        return Pieced(node.op, tuple(views), node.shape, node.dtype, node.grid, node.op.name)
+
+
+def _only_moves(program: Program, leaves: list[Leaf]) -> bool:
+    """Whether a stage computes nothing: its tiles go from where they are read to where they are written."""
+    body = program.body.instrs
+    return not program.folds and not program.scans and len(leaves) == 1 and len(body) == 1 and all(leaves[0].spans)
+
+
+def _loops(draft: Draft, outputs: list[Output], groups: list[GroupPlan]) -> tuple[list[int], list[int]]:
+    """The axes that every result keeps, and the others; an ordered one is the last of these."""
+    everything = range(len(draft.space))
+    outer = {a for a in everything if outputs or any(a not in group.dropped for group in groups)} - {draft.ordered}
+    inner = [a for a in everything if a not in outer and a != draft.ordered]
+    return sorted(outer), inner + ([] if draft.ordered is None else [draft.ordered])
+
+
+def _blocks_of(node: Node) -> Grid:
+    """The blocks that a user's function is called with."""
+    op = node.op
+    assert isinstance(op, Blockwise)
+    cuts = {a: axis for o, m in zip(node.operands, op.maps, strict=True) for a, axis in zip(m, o.grid, strict=True)}
+    return tuple(cuts[a] for a in range(len(op.space)) if a not in op.whole)
+
+
+def _stored(base: Any) -> list[StoredArray]:
+    if isinstance(base, StoredArray):
+        return [base]
+    if isinstance(base, Pieced):
+        return [stored for view in base.operands for stored in _stored(view.base)]
+    return []
+
+
+def _decoded(stored: StoredArray) -> int:
+    """Bytes of all chunks of a stored array in blocks of their own."""
+    chunk = stored.dtype.itemsize * math.prod(axis.largest for axis in stored.grid)
+    return block_bytes(chunk) * math.prod(axis.nblocks for axis in stored.grid)
+
+
+def _common(tiles: Axis, other: int) -> Axis:
+    """Blocks of at most `other` that divide the tiles of an axis."""
+    size = tiles.largest
+    if size <= other:
+        return tiles
+    parts = next((k for k in range(-(-size // other), 4 * -(-size // other)) if size % k == 0), None)
+    return tiles if parts is None else Axis.regular(tiles.length, size // parts)
+
