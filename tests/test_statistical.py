@@ -137,6 +137,19 @@ def test_cumulative(data: Any, pair: Any, initial: bool, name: str) -> None:
         a.check(got, expected, ulps=64, scale=float(largest))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_cumulative_of_long_axes(dtype: str, axis: int) -> None:
+    x = a.values((48, 330), dtype, seed=1)
+    y = xp.asarray(x, chunks=(16, 160))
+    expected = np.cumulative_sum(wide(x).astype("complex128" if dtype == "complex64" else wide(x).dtype), axis=axis)
+    a.check(xp.cumulative_sum(y, axis=axis), expected.astype(wide(x).dtype), ulps=8)
+    if dtype == "float64":
+        x[20, 100], x[30, 200], x[40, 300] = np.inf, np.nan, -np.inf
+        y = xp.asarray(x, chunks=(16, 160))
+        a.check(xp.cumulative_sum(y, axis=axis), np.cumulative_sum(x, axis=axis), ulps=32, scale=100)
+
+
 def test_cumulative_takes_an_axis() -> None:
     with pytest.raises(ValueError, match="axis has to be given"):
         xp.cumulative_sum(xp.zeros((2, 2)))

@@ -74,12 +74,13 @@ def stages(roots: Iterable[Node], wishes: Iterable[Node] = ()) -> list[Draft]:
     `wishes` are nodes that become results as well, where a stage computes them anyway.
     """
     roots = list(dict.fromkeys(roots))
+    wanted = set(roots)
     order = list(postorder(roots, stop=exists))
     anchors = _anchors(roots, order)
     levels: dict[Node, int] = {}
     drafts: list[Draft] = []
     for node in order:
-        if node not in anchors or exists(node):
+        if exists(node) or (node not in anchors and node not in wanted):
             continue
         draft = draft_of(node, anchors)
         draft.level = max((levels[base] + 1 for base in draft.reads() if base in levels), default=0)
@@ -96,7 +97,9 @@ def stages(roots: Iterable[Node], wishes: Iterable[Node] = ()) -> list[Draft]:
 
 
 def _anchors(roots: list[Node], order: list[Node]) -> set[Node]:
-    anchors = {_beneath_views(root) for root in roots} | set(roots)
+    # A view that is asked for is made, but who else uses it looks through it.
+    anchors = {node for node in map(_beneath_views, roots) if not isinstance(node.op, Affine)}
+    views = {root for root in roots if isinstance(root.op, Affine)}
     depth: dict[Node, int] = {}
     for node in order:
         depth[node] = 1 + max((0 if o in anchors else depth.get(o, 0) for o in node.operands), default=0)
@@ -112,7 +115,7 @@ def _anchors(roots: list[Node], order: list[Node]) -> set[Node]:
     while True:
         found: set[Node] = set()
         for node in order:
-            if node in anchors and not exists(node):
+            if (node in anchors or node in views) and not exists(node):
                 found |= _stray_folds(node, anchors)
         if not found - anchors:
             return {a for a in anchors if not exists(a)}

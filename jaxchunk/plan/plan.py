@@ -45,7 +45,8 @@ class Plan:
         self._persisted = persisted
         simplifier = Simplifier(PlanLimits(self.budget))
         simple = simplifier.simplify([r if isinstance(r, Node) else r.node for r in self.requests])
-        self._wanted = [_read(node) if exists(node) else node for node in simple]
+        reads = {node: _read(node) for node in simple if exists(node)}
+        self._wanted = [reads.get(node, node) for node in simple]
         sinks = self._sinks()
         live = [node for node in dict.fromkeys(self._wanted) if node.size]
         # Values that are there already: those this plan reads count, others make way.

@@ -167,7 +167,10 @@ class StageRun:
             box = stage.box(index)
             leaves = [self.reader.leaf(leaf, box) for leaf in stage.leaves]
             if stage.kernels is None:
-                self.deliver(stage.outputs[0], index, box, leaves.pop())
+                tile = leaves.pop()
+                for output in stage.outputs:
+                    self.deliver(output, index, box, tile)
+                del tile
                 continue
             if states is None:
                 first = index
