@@ -91,22 +91,29 @@ def leaf_bytes(leaf: Leaf, tile: Sequence[int], io_threads: int) -> int:
 
 
 def reading_bytes(base: Any, maps: Sequence[Any], tile: Sequence[int], io_threads: int) -> int:
+    """What reading a tile takes besides the tile: chunks decoded on their own, pieces put together."""
     if isinstance(base, StoredArray):
-        chunk = _padded(base.dtype.itemsize * math.prod(axis.largest for axis in base.grid))
         chunks = 1
         for axis, m in zip(base.grid, maps, strict=True):
             if m.axis is not None and axis.largest:
                 chunks *= -(-tile[m.axis] * abs(m.step) // axis.largest)
-        decoded = 0 if _decodes_in_place(base, maps, tile) else chunk
-        return min(io_threads, max(1, chunks)) * (decoded + base.scratch_bytes)
+        in_place = _decodes_in_place(base, maps, tile)
+        return min(io_threads, max(1, chunks)) * (base.scratch_bytes if in_place else _one_chunk(base))
     if isinstance(base, Pieced):
+        # A stepped window is read whole first, and a piece whose shape doesn't fit by way of another array.
         whole = _padded(base.dtype.itemsize * math.prod(tile[m.axis] * abs(m.step) for m in maps if m.axis is not None))
-        return 2 * whole + sum(
-            max(0, reading_bytes(v.base, v.maps, [a.largest for a in base.grid], 1)) for v in base.operands[:2]
-        )
-    if getattr(base, "tier", "") == "disk":
-        return _padded(base.dtype.itemsize * math.prod(axis.largest for axis in base.grid))
-    return 0
+        return 2 * whole + io_threads * _one_chunk(base)
+    return _one_chunk(base)
+
+
+def _one_chunk(base: Any) -> int:
+    """Bytes that hold one block of what is read, and what decoding it takes."""
+    if isinstance(base, Pieced):
+        return max((_one_chunk(view.base) for view in base.operands), default=0)
+    block = _padded(base.dtype.itemsize * math.prod(axis.largest for axis in base.grid))
+    if isinstance(base, StoredArray):
+        return block + base.scratch_bytes
+    return block if getattr(base, "tier", "") == "disk" else 0
 
 
 def _decodes_in_place(base: StoredArray, maps: Sequence[Any], tile: Sequence[int]) -> bool:

@@ -32,7 +32,7 @@ class Keeper:
     @property
     def remembered(self) -> int:
         """Bytes reserved for remembered values."""
-        return sum(value.reserved for _, value in self._values())
+        return sum({id(value): value.reserved for _, value in self._values()}.values())
 
     def _values(self) -> list[tuple[Node, HostValue]]:
         nodes = [ref() for ref in self._nodes.values()]
@@ -49,16 +49,16 @@ class Keeper:
 
         Returns the bytes that what is left, and what this run may add to it, can take.
         """
-        needed = set(needed)
-        values = [(node, value) for node, value in self._values() if node not in needed]
-        total = sum({id(value): value.reserved for _, value in values}.values())
-        for node, value in values:
-            if total <= room:
-                break
-            total -= value.reserved
-            node.value = None
-            value.close()
-        self._nodes = {serial: ref for serial, ref in self._nodes.items() if (n := ref()) is not None and n.value is not None}
+        needed_values = {id(node.value) for node in needed}
+        sizes = {id(value): value.reserved for _, value in self._values() if id(value) not in needed_values}
+        total = sum(sizes.values())
+        for node, value in self._values():
+            if total > room and id(value) not in needed_values:
+                node.value = None
+                total -= sizes.pop(id(value), 0)
+        self._nodes = {
+            serial: ref for serial, ref in self._nodes.items() if (node := ref()) is not None and node.value is not None
+        }
         wanted = sum(source_bytes(source) for source in self.chunks.lasting.values())
         self.chunks.trim_kept(max(0, min(room - total, max(wanted, self.chunks.kept_bytes))))
         return total + self.chunks.kept_limit
