@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +13,6 @@ from jaxchunk.plan.api import run_requests
 from jaxchunk.plan.requests import Write
 from jaxchunk.store import StoredArray, Target, open_array
 from jaxchunk.store.places import check_free
-
-_tokens = itertools.count()
 
 
 def from_zarr(source: Any, *, chunks: ChunksLike | None = None, missing: str = "fill") -> Array:
@@ -55,7 +52,7 @@ def from_zarr(source: Any, *, chunks: ChunksLike | None = None, missing: str = "
     """
     stored = open_array(source, missing=missing)  # type: ignore[arg-type]
     grid = stored.grid
-    node = Node(Source(stored, next(_tokens), stored.name), (), grid, stored.dtype)
+    node = Node(Source(stored, stored.name), (), grid, stored.dtype)
     if chunks is not None:
         cut = normalize_chunks(chunks, stored.shape, stored.dtype.itemsize, grid)
         node = Node(Affine("rechunk", tuple(AxisMap(a) for a in range(node.ndim))), (node,), cut, node.dtype)

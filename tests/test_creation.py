@@ -198,6 +198,8 @@ def test_small_arrays_are_copied_and_large_ones_read_when_computed() -> None:
 def test_lookalikes_are_never_one() -> None:
     sums = [float(xp.sum(xp.asarray(np.full(1000, i)))) for i in range(20)]
     assert sums == [1000 * i for i in range(20)]
+    first, second = xp.asarray([1.0, 2.0]), (xp.asarray([10.0, 20.0]) + 1).persist()
+    a.check(first + second, np.asarray([12.0, 23.0]))
 
 
 def test_jax_arrays() -> None:

@@ -57,7 +57,7 @@ def test_inspection() -> None:
     assert info.capabilities() == {
         "boolean indexing": False,
         "data-dependent shapes": False,
-        "max dimensions": None,
+        "max dimensions": 64,
     }
     assert info.default_device() in info.devices()
     assert isinstance(info.devices(), tuple)

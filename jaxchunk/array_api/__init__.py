@@ -125,6 +125,7 @@ from jaxchunk.array_api._elementwise import (
 from jaxchunk.array_api._inspection import (
     __array_namespace_info__,
 )
+from jaxchunk.array_api._joining import concat, repeat, roll, stack, tile, unstack
 from jaxchunk.array_api._linear_algebra import (
     matmul,
     matrix_transpose,
@@ -135,18 +136,12 @@ from jaxchunk.array_api._manipulation import (
     broadcast_arrays,
     broadcast_shapes,
     broadcast_to,
-    concat,
     expand_dims,
     flip,
     moveaxis,
     permute_dims,
-    repeat,
     reshape,
-    roll,
     squeeze,
-    stack,
-    tile,
-    unstack,
 )
 from jaxchunk.array_api._ranges import (
     arange,

@@ -19,12 +19,14 @@ def common_dtype(name: str, a: Node, b: Node) -> DType:
     return promote(a.dtype, b.dtype)
 
 
-def contract(a: Node, b: Node, left: Sequence[int], right: Sequence[int], space: Shape, axes: Sequence[int]) -> Node:
-    """Sums of products of `a` and `b`, whose axes follow the axes `left` and `right` of the space.
+def contract(
+    name: str, a: Node, b: Node, left: Sequence[int], right: Sequence[int], space: Shape, axes: Sequence[int]
+) -> Node:
+    """Sums over axes of products of `a` and `b`, whose axes follow the axes `left` and `right` of the space.
 
     Axes of size 1 of an operand may meet a longer axis of the space.
     """
-    dtype = common_dtype("matmul", a, b)
+    dtype = common_dtype(name, a, b)
     maps: list[Map] = []
     operands = []
     for node, follows in ((a, left), (b, right)):
@@ -54,7 +56,7 @@ def matmul(a: Node, b: Node) -> Node:
     n, last = len(batch), len(space) - 1
     left = [*range(n - max(a.ndim - 2, 0), n), *([] if vector_a else [n]), last]
     right = [*range(n - max(b.ndim - 2, 0), n), last, *([] if vector_b else [n + len(rows)])]
-    return contract(a, b, left, right, space, (last,))
+    return contract("matmul", a, b, left, right, space, (last,))
 
 
 def tensordot(a: Node, b: Node, axes_a: Sequence[int], axes_b: Sequence[int]) -> Node:
@@ -72,4 +74,4 @@ def tensordot(a: Node, b: Node, axes_a: Sequence[int], axes_b: Sequence[int]) ->
         # Nothing to sum: an outer product, by a summed axis of size 1.
         space, a = (*space, 1), _views.expand_dims(a, [a.ndim])
         b, left, right = _views.expand_dims(b, [b.ndim]), [*left, first], [*right, first]
-    return contract(a, b, left, right, space, tuple(range(first, len(space))))
+    return contract("tensordot", a, b, left, right, space, tuple(range(first, len(space))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -23,8 +22,6 @@ from jaxchunk.run.memory_array import MemoryArray
 # Arrays of up to this size are copied when they are handed over: later changes don't show.
 COPIED_BYTES = 2**20
 
-_tokens = itertools.count()
-
 
 def asarray(
     obj: Any,
@@ -41,8 +38,9 @@ def asarray(
     ----------
     obj
         An array of this library, which is given back as it is where nothing else is asked for; a
-        Python scalar, or nested lists of scalars and arrays; a NumPy array; a `jax.Array`, which pins the result
-        to its device; an object with DLPack or the buffer protocol.
+        Python scalar, or nested lists of scalars and arrays; a NumPy array; a `jax.Array`, used
+        where it is on a CPU and copied to host memory from elsewhere, which pins the result to its
+        device; an object with DLPack or the buffer protocol.
     dtype
         Of the result. By default that of `obj`, or for Python scalars the default of their kind.
     device
@@ -103,7 +101,7 @@ def from_numpy(values: np.ndarray[Any, Any], chunks: ChunksLike | None = None, d
         return _build.pinned(_build.constant(values[()], values.dtype), device)
     if values.size == 0:
         return _build.pinned(_build.filled(0, values.dtype, grid), device)
-    return Node(Source(MemoryArray(values, grid), next(_tokens)), (), grid, values.dtype, device)
+    return Node(Source(MemoryArray(values, grid)), (), grid, values.dtype, device)
 
 
 def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarray[Any, Any], tuple[str, int] | None]:
@@ -122,7 +120,7 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
     else:
         values, fresh = _of_buffer(obj), False
     supported = dt.as_dtype(values.dtype)
-    if values.dtype != supported or not values.dtype.isnative:
+    if values.dtype != supported:
         if copy is False:
             raise ValueError("asarray: copy=False, but the values are not in this machine's byte order")
         values, fresh = values.astype(supported), True
@@ -199,6 +197,8 @@ def _of_dlpack(obj: Any, copy: bool | None) -> np.ndarray[Any, Any]:
 
 def _of_buffer(obj: Any) -> np.ndarray[Any, Any]:
     """Whatever else NumPy can read without making objects of it."""
+    if type(obj).__module__.partition(".")[0] == "zarr":
+        raise TypeError("asarray: a Zarr array would be read whole; jaxchunk.from_zarr reads it chunk by chunk")
     try:
         return np.asarray(memoryview(obj))
     except TypeError:

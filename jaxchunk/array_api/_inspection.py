@@ -15,7 +15,8 @@ class Info:
 
     def capabilities(self) -> dict[str, Any]:
         """Whether masks as indices and data-dependent shapes are supported, and the most axes there can be."""
-        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": None}
+        # Values are handed out as NumPy arrays, which have 64 axes at most.
+        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
 
     def default_device(self) -> Device:
         """Where arrays that aren't pinned are reported to be. This starts JAX."""

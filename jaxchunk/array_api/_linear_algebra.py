@@ -15,8 +15,6 @@ from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._build import convert
 from jaxchunk.array_api._values import aligned
 
-__all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
-
 _mul = aligned(lax.mul)
 
 

@@ -18,8 +18,6 @@ from jaxchunk.array_api._dtypes import Scalar
 from jaxchunk.array_api._statistical import AxisArgument, reduce
 from jaxchunk.array_api._values import aligned
 
-__all__ = ["argmax", "argmin", "count_nonzero", "where"]
-
 _select = aligned(lax.select)
 
 

@@ -16,8 +16,6 @@ from jaxchunk.graph.grid import Axis
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Reducer
 
-__all__ = ["cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var"]
-
 AxisArgument = int | tuple[int, ...] | None
 
 

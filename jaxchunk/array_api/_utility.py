@@ -12,8 +12,6 @@ from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._elementwise import not_equal, subtract
 from jaxchunk.array_api._statistical import AxisArgument, reduce
 
-__all__ = ["all", "any", "diff"]
-
 
 def all(x: Array, /, *, axis: AxisArgument = None, keepdims: bool = False) -> Array:
     """Whether all elements over axes are true, that is not zero.

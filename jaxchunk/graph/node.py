@@ -75,7 +75,19 @@ class Node:
         Where tasks are pinned, or None where the planner is free to choose.
     """
 
-    __slots__ = ("__weakref__", "device", "dtype", "grid", "handle", "op", "operands", "serial", "shape", "value", "where")
+    __slots__ = (
+        "__weakref__",
+        "device",
+        "dtype",
+        "grid",
+        "handle",
+        "op",
+        "operands",
+        "serial",
+        "shape",
+        "value",
+        "where",
+    )
 
     def __init__(
         self,

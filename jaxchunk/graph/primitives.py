@@ -8,9 +8,10 @@ where each axis of the operand is read at offset + step × index, :class:`Concat
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -183,9 +184,7 @@ class Concat:
             if lo < hi:
                 source = (*box[: self.axis], (lo - at, hi - at), *box[self.axis + 1 :])
                 target = tuple((0, b - a) for a, b in box)
-                yield Piece(
-                    operand, source, (*target[: self.axis], (lo - start, hi - start), *target[self.axis + 1 :])
-                )
+                yield Piece(operand, source, (*target[: self.axis], (lo - start, hi - start), *target[self.axis + 1 :]))
             at += size
 
 
@@ -312,11 +311,11 @@ def _flat_boxes(shape: Sequence[int], start: int, stop: int) -> Iterator[tuple[i
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """An array that exists. `token` is fresh for each source made: lookalikes are never one."""
+    """An array that exists. `token` is fresh for each source made, of any kind: lookalikes are never one."""
 
     array: Readable
-    token: int
     name: str = "source"
+    token: int = field(default_factory=itertools.count().__next__, init=False)
 
     @property
     def key(self) -> Hashable:

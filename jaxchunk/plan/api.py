@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +14,6 @@ from jaxchunk.plan.plan import Plan
 from jaxchunk.plan.requests import Keep, Request
 from jaxchunk.run.progress import shown
 from jaxchunk.run.runtime import runtime
-
-_tokens = itertools.count()
 
 
 def plan_requests(requests: Sequence[Request]) -> Plan:
@@ -45,6 +42,6 @@ def persist_nodes(nodes: Sequence[Node]) -> list[Node]:
         if value is None:  # it existed already, or there is nothing to keep
             kept.append(node)
         else:
-            source = Source(value, next(_tokens), "persisted")
+            source = Source(value, "persisted")
             kept.append(Node(source, (), node.grid, node.dtype, node.device))
     return kept

@@ -44,13 +44,15 @@ class Assembler:
         Why the plan doesn't fit, or None.
     """
 
-    def __init__(self, settings: Settings, room: int, sinks: dict[Node, list[Any]]) -> None:
+    def __init__(
+        self, settings: Settings, room: int, sinks: dict[Node, list[Any]], sources: set[StoredArray]
+    ) -> None:
         self.settings = settings
         self.room = room
         self.sinks = sinks
         self.stages: list[Stage] = []
         self.slots: dict[Node, Slot] = {}
-        self.sources: set[StoredArray] = set()
+        self.sources = sources
         self.problem: str | None = None
         self._live: dict[int, int] = {}
 

@@ -53,7 +53,7 @@ def stage_need(
     """
     tile = tuple(max(1, axis.largest) for axis in tiles)
     task = sum(leaf_bytes(leaf, tile, io_threads) for leaf in leaves)
-    task += sum(_padded(output.dtype.itemsize * math.prod(tile[a] for a in output.kept)) for output in outputs)
+    task += sum(output_bytes(output, tile) for output in outputs)
     # A sink may need the tile once more in its own layout, and a buffer to encode it.
     task += max((sink_bytes(output, tile, io_threads) for output in outputs), default=0)
     shared = 0
@@ -68,7 +68,7 @@ def stage_need(
             kept = tuple(1 if a in group.dropped else n for a, n in enumerate(tile))
             state = sum(states[f] for f in group.folds)
             finish = sum(leaf_bytes(leaf, kept, io_threads) for leaf in group.leaves)
-            finish += sum(_padded(o.dtype.itemsize * math.prod(kept)) for o in group.outputs)
+            finish += sum(output_bytes(o, kept) for o in group.outputs)
             finish += max((sink_bytes(o, kept, io_threads) for o in group.outputs), default=0)
             epilogue = next(g.epilogue for g in program.groups if g.dropped == group.dropped)
             finish += 2 * math.prod(kept) * _widest(epilogue, kept)
@@ -128,8 +128,14 @@ def _decodes_in_place(base: StoredArray, maps: Sequence[Any], tile: Sequence[int
     return True
 
 
+def output_bytes(output: Output, tile: Sequence[int]) -> int:
+    """A result's tile; where a user's function makes its blocks, the largest of them."""
+    sizes = [tile[a] for a in output.kept] if output.grid is None else [axis.largest for axis in output.grid]
+    return _padded(output.dtype.itemsize * math.prod(sizes))
+
+
 def sink_bytes(output: Output, tile: Sequence[int], io_threads: int) -> int:
-    whole = _padded(output.dtype.itemsize * math.prod(tile[a] for a in output.kept))
+    whole = output_bytes(output, tile)
     most = 0
     for sink in output.sinks:
         if isinstance(sink, WriteSink):

@@ -24,6 +24,7 @@ from jaxchunk.run.runtime import Runtime, runtime
 from jaxchunk.run.sinks import ResultSink, WriteSink
 from jaxchunk.run.stage import Stage
 from jaxchunk.run.values import HostValue
+from jaxchunk.store.stored import StoredArray
 
 
 class Plan:
@@ -47,6 +48,7 @@ class Plan:
         simple = simplifier.simplify([r if isinstance(r, Node) else r.node for r in self.requests])
         reads = {node: _read(node) for node in simple if exists(node)}
         self._wanted = [reads.get(node, node) for node in simple]
+        self._sources: set[StoredArray] = set()
         sinks = self._sinks()
         live = [node for node in dict.fromkeys(self._wanted) if node.size]
         # Values that are there already: those this plan reads count, others make way.
@@ -58,7 +60,7 @@ class Plan:
         made = {node for draft in drafts for node, _, _ in draft.roots}
         self._remember = {node: users for node, users in wishes.items() if node in made}
         keep = [node for node, request in zip(self._wanted, self.requests, strict=True) if isinstance(request, Keep)]
-        self._assembler = Assembler(settings, max(0, self.budget - taken), sinks)
+        self._assembler = Assembler(settings, max(0, self.budget - taken), sinks, self._sources)
         self._assembler.assemble(drafts, [*keep, *self._remember])
         self.peak = self._assembler.peak + taken
         self.problem = self._assembler.problem
@@ -92,8 +94,10 @@ class Plan:
         for axis in request.grid:
             unit *= axis.largest
 
+        sources, open_target = self._sources, request.open_target
+
         def open_it() -> Any:
-            return request.open_target(list(self._assembler.sources))
+            return open_target(list(sources))
 
         # A unit padded at the array's edge, and its encoding at worst.
         return WriteSink(request.grid, 2 * unit + unit // 16 + 65536, open_it)
@@ -150,9 +154,9 @@ class Plan:
     def _run(self, machine: Runtime, on_task: Callable[[Stage, int], None]) -> list[Any]:
         started = time.perf_counter()
         compiled, compile_seconds = CACHE.compiled, CACHE.seconds
-        if machine.persisted != self._persisted or any(node.value is None for node in self._read):
+        if self.peak + machine.persisted - self._persisted > self.budget or any(n.value is None for n in self._read):
             raise RuntimeError("arrays were kept or let go since the plan was made: plan again")
-        sources = self._assembler.sources
+        sources = self._sources
         for source in sources:
             source.check()
         machine.keeper.read_again(sources)

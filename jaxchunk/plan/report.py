@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jaxchunk.plan.tile import reads_per_chunk
 from jaxchunk.run.sinks import ValueSink, WriteSink
 from jaxchunk.run.stage import Stage
+from jaxchunk.run.views import Pieced
 from jaxchunk.store.stored import StoredArray
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ def stage_dict(stage: Stage) -> dict[str, Any]:
 def leaf_read_bytes(stage: Stage, leaf: Any) -> int:
     """Bytes decoded for a leaf, kept chunks counted once."""
     base = leaf.view.base
+    if isinstance(base, Pieced):
+        part = math.prod(n for n, spans in zip(stage.space, leaf.spans, strict=True) if spans) / math.prod(base.shape)
+        return int(min(1.0, part) * sum(_decoded_bytes(view.base) for view in base.operands))
     if not isinstance(base, StoredArray):
         return 0
     nbytes = base.dtype.itemsize
@@ -69,6 +73,12 @@ def leaf_read_bytes(stage: Stage, leaf: Any) -> int:
             nbytes *= min(axis.length, stage.space[m.axis] * abs(m.step))
     times = 1.0 if stage.cache >= nbytes else reads_per_chunk(leaf, stage.tiles)
     return int(nbytes * times)
+
+
+def _decoded_bytes(base: Any) -> int:
+    if isinstance(base, Pieced):
+        return sum(_decoded_bytes(view.base) for view in base.operands)
+    return base.dtype.itemsize * math.prod(base.shape) if isinstance(base, StoredArray) else 0
 
 
 def to_dict(plan: Plan) -> dict[str, Any]:

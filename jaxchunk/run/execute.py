@@ -214,14 +214,17 @@ class StageRun:
 
     def deliver(self, output: Any, index: tuple[int, ...], box: Box, tile: Array) -> None:
         """Pass one tile of a result on, without the axes that it doesn't keep."""
-        kept_box = tuple(box[a] for a in output.kept)
+        kept_index = tuple(index[a] for a in output.kept)
         if output.grid is not None:
-            kept_box = block_box(output.grid, index)
-        shape = box_shape(kept_box)
-        if output.grid is None and tile.shape != shape:
-            tile = np.broadcast_to(tile, tuple(b - a if x in output.kept else 1 for x, (a, b) in enumerate(box))).reshape(shape)
+            kept_box = block_box(output.grid, kept_index)
+        else:
+            kept_box = tuple(box[a] for a in output.kept)
+            shape = box_shape(kept_box)
+            if tile.shape != shape:
+                full = tuple(b - a if x in output.kept else 1 for x, (a, b) in enumerate(box))
+                tile = np.broadcast_to(tile, full).reshape(shape)
         for sink in output.sinks:
-            sink.put(tuple(index[a] for a in output.kept), kept_box, tile, self)
+            sink.put(kept_index, kept_box, tile, self)
 
     def group_leaves(self, leaves: list[Leaf], box: Box) -> list[Array]:
         return [self.reader.leaf(leaf, box) for leaf in leaves]
