@@ -7,7 +7,7 @@ from jaxchunk import array_api, config, errors
 from jaxchunk._api import compute, from_array, persist, plan, rechunk
 from jaxchunk._blocks import map_blocks
 from jaxchunk._io import from_zarr, store, to_zarr
-from jaxchunk.run.profile import Profile as profile  # noqa: N813
+from jaxchunk.run.profile import Profile as profile
 
 __version__ = "0.1.0"
 

@@ -73,8 +73,14 @@ def map_blocks(function: Callable[..., Any], *args: Any, dtype: Any = None, **kw
         result = function(*(next(given) if isinstance(x, Array) else x for x in args), **kwargs)
         return result if wanted is None else jax.numpy.asarray(result).astype(wanted)
 
-    wide = jax.config.jax_enable_x64 or any(d.itemsize * (2 if d.kind == "c" else 1) >= 8 and d.kind != "c" for d in [n.dtype for n in nodes])
-    wide = wide or any(d == np.dtype("complex128") for d in [n.dtype for n in nodes]) or (wanted is not None and wanted.itemsize == 8)
+    wide = jax.config.jax_enable_x64 or any(
+        d.itemsize * (2 if d.kind == "c" else 1) >= 8 and d.kind != "c" for d in [n.dtype for n in nodes]
+    )
+    wide = (
+        wide
+        or any(d == np.dtype("complex128") for d in [n.dtype for n in nodes])
+        or (wanted is not None and wanted.itemsize == 8)
+    )
     with jax.enable_x64(bool(wide)):
         traces = {shapes: _Trace(call, shapes, [n.dtype for n in nodes]) for shapes in layout.block_shapes()}
     return Array(_node(getattr(function, "__name__", type(function).__name__), traces, layout, nodes))

@@ -122,7 +122,7 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
     return checked
 
 
-class set:  # noqa: N801  (it reads as a verb: config.set(...))
+class set:
     """Change settings: for the process when called, for this context when used in ``with``.
 
     Parameters

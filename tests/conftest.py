@@ -11,6 +11,9 @@ import pytest
 import zarr
 from hypothesis import HealthCheck, settings
 
+# More held than was reserved is an error in every test, and in every process that a test starts.
+os.environ["JAXCHUNK_STRICT"] = "1"
+
 # Compiling a kernel takes longer than any deadline; a run in CI draws the same examples every time.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("default", max_examples=25, derandomize=True, **_COMMON)

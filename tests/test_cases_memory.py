@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import zarr
@@ -16,7 +17,7 @@ from zarr.storage import MemoryStore
 
 import jaxchunk as jc
 import jaxchunk.array_api as xp
-from jaxchunk.lower.compile import Kernels
+from jaxchunk.lower.compile import CACHE
 
 # --- an array with an early and a late consumer --------------------------------------------------
 
@@ -179,7 +180,7 @@ def test_a_rechunk_in_two_passes_is_explained_with_the_bytes_of_each() -> None:
 def test_small_budgets_rechunk_anything_into_anything(chunks: Any, target: Any) -> None:
     z = synthetic_array((640, 640), chunks, "int64", lambda i, j: i * 1000 + j)
     sink = MemoryStore()
-    with budget(1 * MIB):  # of 3.1
+    with budget(3 * MIB // 2):  # of 3.1
         jc.to_zarr(jc.from_zarr(z), sink, chunks=target)
     np.testing.assert_array_equal(zarr.open_array(sink)[...], z.store.values(((0, 640), (0, 640))))
 
@@ -199,7 +200,7 @@ def test_sixty_four_sums_of_the_same_columns(length: int, chunk: int, nbytes: in
 
 
 class _Silent:
-    """A compiled kernel whose backend says nothing of its memory, or says that it is zero."""
+    """A compiled kernel whose backend says nothing of its memory, or that it needs none."""
 
     def __init__(self, compiled: Any, says: Any) -> None:
         self._compiled, self._says = compiled, says
@@ -219,28 +220,41 @@ class _Zeros:
     peak_memory_in_bytes = generated_code_size_in_bytes = 0
 
 
-@pytest.mark.parametrize("says", [None, _Zeros()], ids=["nothing", "zero"])
-@pytest.mark.parametrize("work", ["sum", "matmul"])
-def test_unknown_memory_is_never_taken_for_none(monkeypatch: pytest.MonkeyPatch, work: str, says: Any) -> None:
-    import jax
+WORK = {
+    "sum": lambda x: xp.sum(xp.exp(x) + x, axis=1),
+    "matmul": lambda x: xp.matmul(x, xp.matrix_transpose(x)),
+    "scan": lambda x: xp.cumulative_sum(x, axis=1),
+}
+EXPECTED = {
+    "sum": lambda n: (np.exp(n) + n).sum(1),
+    "matmul": lambda n: n @ n.T,
+    "scan": lambda n: np.cumsum(n, axis=1),
+}
 
+
+@pytest.mark.parametrize("says", [None, _Zeros()], ids=["nothing", "zero"])
+@pytest.mark.parametrize("work", sorted(WORK))
+def test_unknown_memory_is_never_taken_for_none(monkeypatch: pytest.MonkeyPatch, work: str, says: Any) -> None:
+    z = synthetic_array((512, 512), (128, 256), "float64", lambda i, j: (i * 3 + j) % 17)
+
+    def run() -> tuple[Any, int, int]:
+        CACHE.clear()
+        with budget(4 * MIB), jc.profile() as p:
+            y = WORK[work](jc.from_zarr(z))
+            planned = jc.plan(y).to_dict()["peak_bytes"]
+            value = y.compute()
+        assert p.to_dict()["kernels_compiled"] > 0
+        np.testing.assert_allclose(value, EXPECTED[work](z.store.values(((0, 512), (0, 512)))), rtol=1e-12)
+        return value, planned, p.to_dict()["ledger_peak_bytes"]
+
+    _, planned, held = run()
     compile_lowered = jax.stages.Lowered.compile
     monkeypatch.setattr(
         jax.stages.Lowered, "compile", lambda self, *args, **kw: _Silent(compile_lowered(self, *args, **kw), says)
     )
-    # A constant of its own, so that no kernel compiled before serves.
-    x = jc.rechunk(xp.reshape(xp.arange(512 * 512 + 0.0), (512, 512)) % (17 if says is None else 19), (128, 256))
-    y = xp.sum(xp.exp(x) + x, axis=1) if work == "sum" else xp.matmul(x, x)
-    with budget(4 * MIB), jc.profile() as p:
-        stages = jc.plan(y).to_dict()["stages"]
-        value = y.compute()
-    n = np.arange(512 * 512.0).reshape(512, 512) % (17 if says is None else 19)
-    np.testing.assert_allclose(value, (np.exp(n) + n).sum(1) if work == "sum" else n @ n, rtol=1e-12)
-    figures = p.to_dict()
-    assert figures["kernels_compiled"] > 0
-    for stage in stages:
-        tile = 8 * math.prod(stage["tile"])
-        assert stage["host_bytes"] >= (tile if work == "sum" else 8 * 128 * 128 * 3)
-    # What ran without a figure is held by the model's.
-    assert figures["ledger_peak_bytes"] >= 8 * math.prod(stages[-1]["tile"][:2])
-    assert Kernels is not None
+    _, blind_planned, blind_held = run()
+    CACHE.clear()  # of kernels that tell nothing
+    assert blind_held <= blind_planned
+    assert blind_planned == planned
+    if says is None:  # nothing said is not the statement "none": the model's figure is held instead
+        assert blind_held >= held

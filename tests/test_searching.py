@@ -60,6 +60,24 @@ def test_the_first_of_equals() -> None:
     assert int(xp.argmin(xp.full(5, 2**63 - 1, chunks=2))) == 0
 
 
+@pytest.mark.parametrize("shape", [(300_000,), (700, 500), (3, 400, 300)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_nan_among_many(shape: tuple[int, ...], dtype: str) -> None:
+    x = a.values(shape, dtype, seed=0)
+    y = xp.asarray(x, chunks=tuple(n // 2 + 1 for n in shape))
+    for name in ("max", "min", "argmax", "argmin"):
+        a.check(getattr(xp, name)(y), getattr(np, name)(x))
+    for place in (0, 17, x.size // 2 + 1, x.size - 1):
+        x.flat[place] = np.nan
+        y = xp.asarray(x, chunks=tuple(n // 2 + 1 for n in shape), copy=True)
+        assert np.isnan(float(xp.max(y)))
+        assert np.isnan(float(xp.min(y)))
+        assert int(xp.argmax(y)) == int(xp.argmin(y)) == place
+        a.check(xp.argmax(y, axis=-1), np.argmax(x, axis=-1))
+        a.check(xp.max(y, axis=0), np.max(x, axis=0))
+        x.flat[place] = 0
+
+
 @given(st.data(), a.arrays(special=True), st.booleans())
 def test_count_nonzero(data: Any, pair: Any, keepdims: bool) -> None:
     x, y = pair

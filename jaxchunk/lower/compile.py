@@ -180,7 +180,9 @@ class Kernels:
     def _passes_on(self, group: int) -> bool:
         """Whether a group's results can be made in place of its states: as many, of the same dtypes."""
         plan, program = self.program.groups[group], self.program
-        states = sorted(d.str for f in plan.folds for d in program.folds[f].reducer.state_dtypes(program.folds[f].dtypes))
+        states = sorted(
+            d.str for f in plan.folds for d in program.folds[f].reducer.state_dtypes(program.folds[f].dtypes)
+        )
         return states == sorted(plan.epilogue.instrs[o].dtype.str for o in plan.outputs)
 
     @property
@@ -210,13 +212,18 @@ class Kernels:
     def initial_states(self, tile: Shape) -> Any:
         """States that hold nothing yet, made on the host (they are overwritten by donation)."""
         return tuple(
-            tuple(np.full(s.shape, value, s.dtype) for s, value in zip(states, fold.reducer.identity(fold.dtypes), strict=True))
+            tuple(
+                np.full(s.shape, value, s.dtype)
+                for s, value in zip(states, fold.reducer.identity(fold.dtypes), strict=True)
+            )
             for fold, states in zip(self.program.folds, self.states(tile), strict=True)
         )
 
     def carries(self, tile: Shape) -> tuple[jax.ShapeDtypeStruct, ...]:
         return tuple(
-            jax.ShapeDtypeStruct(tuple(1 if a == s.axis else n for a, n in enumerate(tile)), np.asarray(s.scanner.start(s.dtype)).dtype)
+            jax.ShapeDtypeStruct(
+                tuple(1 if a == s.axis else n for a, n in enumerate(tile)), np.asarray(s.scanner.start(s.dtype)).dtype
+            )
             for s in self.program.scans
         )
 

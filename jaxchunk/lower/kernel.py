@@ -54,7 +54,9 @@ def subtiles(tile: Sequence[int], target: int = SUBTILE) -> SubTiles | None:
     return SubTiles(split, size, tuple(tile[:split]), length // size, length % size)
 
 
-def evaluate(block: Block, load: Callable[[Any], Array], carry: Callable[[Any, Array], Array] | None = None) -> list[Array]:
+def evaluate(
+    block: Block, load: Callable[[Any], Array], carry: Callable[[Any, Array], Array] | None = None
+) -> list[Array]:
     """Run a block's instructions; `load` supplies what isn't a call, `carry` the running folds."""
     values: list[Array] = []
     for instr in block.instrs:
@@ -160,8 +162,13 @@ class Piece:
 
             loop_carry = lax.fori_loop(0, trips, body, loop_carry) if trips > 1 else body(jnp.int64(0), loop_carry)
         outputs, accs, new_carries = loop_carry
-        merged = [merge_last(fold, acc) if lanes > 1 else acc for fold, acc, lanes in zip(program.folds, accs, laned, strict=True)]
-        new = tuple(fold.reducer.combine(state, acc) for fold, state, acc in zip(program.folds, states, merged, strict=True))
+        merged = [
+            merge_last(fold, acc) if lanes > 1 else acc
+            for fold, acc, lanes in zip(program.folds, accs, laned, strict=True)
+        ]
+        new = tuple(
+            fold.reducer.combine(state, acc) for fold, state, acc in zip(program.folds, states, merged, strict=True)
+        )
         return outputs, new, new_carries
 
     def lanes(self, fold: Fold, cut: SubTiles) -> int:
@@ -221,8 +228,7 @@ def combine_function(program: Program, group: Group) -> Callable[..., Any]:
 
     def combine(first: Any, second: Any) -> Any:
         return tuple(
-            program.folds[number].reducer.combine(a, b)
-            for number, a, b in zip(group.folds, first, second, strict=True)
+            program.folds[number].reducer.combine(a, b) for number, a, b in zip(group.folds, first, second, strict=True)
         )
 
     return combine
@@ -290,9 +296,7 @@ def merge_last(fold: Fold, state: State) -> State:
 def identity(fold: Fold, shape: tuple[int, ...]) -> State:
     return tuple(
         jnp.full(shape, value, dtype)
-        for value, dtype in zip(
-            fold.reducer.identity(fold.dtypes), fold.reducer.state_dtypes(fold.dtypes), strict=True
-        )
+        for value, dtype in zip(fold.reducer.identity(fold.dtypes), fold.reducer.state_dtypes(fold.dtypes), strict=True)
     )
 
 

@@ -178,4 +178,3 @@ class Program:
     def size(self) -> int:
         """Instructions in all: what compile time grows with."""
         return len(self.body.instrs) + sum(len(g.epilogue.instrs) for g in self.groups)
-

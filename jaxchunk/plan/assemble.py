@@ -13,7 +13,7 @@ from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshap
 from jaxchunk.lower.compile import Kernels, local_device
 from jaxchunk.lower.program import Program
 from jaxchunk.plan.fuse import Draft, draft_of
-from jaxchunk.plan.memory import Need, stage_need
+from jaxchunk.plan.memory import Need, stage_need, temporaries
 from jaxchunk.plan.simplify import compose
 from jaxchunk.plan.tile import Axes, Tiling, choose, describe, reads_per_chunk
 from jaxchunk.run.pool import block_bytes
@@ -44,9 +44,7 @@ class Assembler:
         Why the plan doesn't fit, or None.
     """
 
-    def __init__(
-        self, settings: Settings, room: int, sinks: dict[Node, list[Any]], sources: set[StoredArray]
-    ) -> None:
+    def __init__(self, settings: Settings, room: int, sinks: dict[Node, list[Any]], sources: set[StoredArray]) -> None:
         self.settings = settings
         self.room = room
         self.sinks = sinks
@@ -82,6 +80,11 @@ class Assembler:
 
     def _add(self, draft: Draft, room: int) -> None:
         stage, misfit = self._stage(draft, room)
+        if misfit is not None and len(draft.roots) > 1:
+            # Siblings share a pass where memory allows; here it doesn't.
+            for node, _, _ in draft.roots:
+                self._add(draft_of(node, draft.builder.anchors), room)
+            return
         copied = [i for i, leaf in enumerate(stage.leaves) if self._wants_copy(stage, leaf, misfit is not None)]
         for i in copied:
             self._copy(draft, i, stage, room)
@@ -115,9 +118,7 @@ class Assembler:
         first, misfit = self._stage(draft_of(copy), room)
         self.problem = self.problem or misfit
         # Blocks that neither pass has to cut: each pass's tiles hold them whole.
-        self.slots[copy].grid = tuple(
-            _common(first.tiles[i], stage.tiles[a].largest) for i, a in enumerate(axes)
-        )
+        self.slots[copy].grid = tuple(_common(first.tiles[i], stage.tiles[a].largest) for i, a in enumerate(axes))
         self.stages.append(first)
         draft.builder.leaves[number] = (copy, tuple(AxisMap(a) for a in axes))
 
@@ -134,11 +135,9 @@ class Assembler:
         outer, inner = _loops(draft, outputs, groups)
         threads = self.settings.cores
 
-        def need(tiles: Grid, outer: Sequence[int], parts: int, in_flight: int) -> Need:
-            io = 1 if in_flight > 1 else threads
-            return stage_need(
-                None if moving else program, leaves, outputs, groups, tiles, outer, parts, in_flight, io
-            )
+        def need(tiles: Grid, outer: Sequence[int], parts: int, in_flight: int, io: int) -> Need:
+            traced = None if moving else program
+            return stage_need(traced, leaves, outputs, groups, tiles, outer, parts, in_flight, io)
 
         tiling, fits = choose(axes, outer, inner, room, threads, axes.contraction, need, draft.ordered is not None)
         root = draft.roots[0][0]
@@ -158,6 +157,8 @@ class Assembler:
             kernels=None if moving else Kernels(program, local_device(root.device)),
             ordered=draft.ordered,
             in_flight=tiling.in_flight,
+            io_threads=tiling.io_threads,
+            temporaries=0 if moving else temporaries(program, tuple(max(1, a.largest) for a in tiling.tiles)),
             reserve=tiling.need.total(tiling.in_flight),
             indices=program.indices,
             flops=builder.flops * math.prod(draft.space),
@@ -172,7 +173,11 @@ class Assembler:
     def _misfit(self, stage: Stage, tiling: Tiling, room: int) -> str:
         lacking = tiling.need.total(tiling.in_flight) - room
         tile = "×".join(str(axis.largest) for axis in tiling.tiles) or "1"
-        exact = " (its blocks are given by the user's function: rechunk to smaller ones)" if any(o.grid is not None for o in stage.outputs) else ""
+        exact = (
+            " (its blocks are given by the user's function: rechunk to smaller ones)"
+            if any(o.grid is not None for o in stage.outputs)
+            else ""
+        )
         return (
             f"{stage.name}, asked for at {stage.where}, needs {stage.reserve:,} bytes for its smallest tile, {tile}"
             f"{exact}; there are {max(0, room):,} of the budget of {self.settings.budget:,}. "
@@ -296,4 +301,3 @@ def _common(tiles: Axis, other: int) -> Axis:
         return tiles
     parts = next((k for k in range(-(-size // other), 4 * -(-size // other)) if size % k == 0), None)
     return tiles if parts is None else Axis.regular(tiles.length, size // parts)
-

@@ -7,7 +7,7 @@ permutations cost nothing: they are where a leaf is read. Bodies that line up sh
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -160,7 +160,14 @@ class Builder:
                 return block.add("call", key, args, op.body, node.dtype)
             if isinstance(op, Blockwise) and op.reducer is not None and dropped is not None:
                 # An epilogue's fold: planned to be one of this stage's.
-                return block.add("folded", ("folded", self.fold(node)), (), self.fold(node), node.dtype, [a not in dropped for a in range(rank)])
+                return block.add(
+                    "folded",
+                    ("folded", self.fold(node)),
+                    (),
+                    self.fold(node),
+                    node.dtype,
+                    [a not in dropped for a in range(rank)],
+                )
         return self._leaf(block, node, at, dropped)
 
     def _param(self, block: Block, value: np.generic) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxchunk.graph.grid import Grid
 from jaxchunk.lower.kernel import SUBTILE, state_sizes, subtiles
-from jaxchunk.lower.program import Block, Program
+from jaxchunk.lower.program import Program
 from jaxchunk.run.pool import block_bytes
 from jaxchunk.run.sinks import WriteSink
 from jaxchunk.run.stage import GroupPlan, Leaf, Output
@@ -40,7 +40,6 @@ def stage_need(
     parts: int,
     in_flight: int,
     io_threads: int,
-    temp_bytes: int | None = None,
 ) -> Need:
     """The bound for one way to tile a stage.
 
@@ -48,34 +47,39 @@ def stage_need(
     ----------
     io_threads
         How many chunks a task may decode or encode at once.
-    temp_bytes
-        The compiled kernel's temporaries, where they are known already.
     """
     tile = tuple(max(1, axis.largest) for axis in tiles)
-    task = sum(leaf_bytes(leaf, tile, io_threads) for leaf in leaves)
-    task += sum(output_bytes(output, tile) for output in outputs)
-    # A sink may need the tile once more in its own layout, and a buffer to encode it.
-    task += max((sink_bytes(output, tile, io_threads) for output in outputs), default=0)
-    shared = 0
-    if program is not None:
-        states = [_state_bytes(program, i, tile) for i in range(len(program.folds))]
-        task += sum(states)
-        # The new state is written over the old one, but for folds made in one piece.
-        task += sum(states) if program.direct else 0
-        task += 4 * sum(_carry_bytes(program, tile))
-        task += temporaries(program, tile) if temp_bytes is None else temp_bytes
-        for group in groups:
-            kept = tuple(1 if a in group.dropped else n for a, n in enumerate(tile))
-            state = sum(states[f] for f in group.folds)
-            finish = sum(leaf_bytes(leaf, kept, io_threads) for leaf in group.leaves)
-            finish += sum(output_bytes(o, kept) for o in group.outputs)
-            finish += max((sink_bytes(o, kept, io_threads) for o in group.outputs), default=0)
-            epilogue = next(g.epilogue for g in program.groups if g.dropped == group.dropped)
-            finish += 2 * math.prod(kept) * _widest(epilogue, kept)
-            task += finish
-            if parts > 1 or any(tiles[a].nblocks > 1 for a in outer if a in group.dropped):
-                shared += state * (open_tiles(group.dropped, tiles, outer) + in_flight)
-    return Need(task, shared)
+    tiles_read = sum(leaf_bytes(leaf, tile) for leaf in leaves)
+    reading = max((reading_bytes(leaf.view.base, leaf.view.maps, tile, io_threads) for leaf in leaves), default=0)
+    writing = max((sink_bytes(output, tile, io_threads) for output in outputs), default=0)
+    if program is None:
+        return Need(tiles_read + max(reading, writing), 0)
+    states = [_state_bytes(program, i, tile) for i in range(len(program.folds))]
+    # The new state is written over the old one, but for folds made in one piece.
+    held = sum(states) * (2 if program.direct else 1) + 4 * sum(_carry_bytes(program, tile))
+    # Old outputs stay while the next step's leaves are read.
+    held += sum(output_bytes(output, tile) for output in outputs)
+    step = tiles_read + held + max(reading, writing + temporaries(program, tile))
+    finish = shared = 0
+    for group in groups:
+        kept = tuple(1 if a in group.dropped else n for a, n in enumerate(tile))
+        state = sum(states[f] for f in group.folds)
+        finish = max(finish, sum(states) + 2 * state + _finish_bytes(program, group, kept, io_threads))
+        if parts > 1 or any(tiles[a].nblocks > 1 for a in outer if a in group.dropped):
+            shared += state * (open_tiles(group.dropped, tiles, outer) + in_flight)
+    return Need(max(step, finish), shared)
+
+
+def _finish_bytes(program: Program, group: GroupPlan, kept: tuple[int, ...], io_threads: int) -> int:
+    """What an epilogue takes besides its states."""
+    epilogue = next(g.epilogue for g in program.groups if g.dropped == group.dropped)
+    nbytes = sum(
+        leaf_bytes(leaf, kept) + reading_bytes(leaf.view.base, leaf.view.maps, kept, io_threads)
+        for leaf in group.leaves
+    )
+    nbytes += sum(output_bytes(output, kept) for output in group.outputs)
+    nbytes += max((sink_bytes(output, kept, io_threads) for output in group.outputs), default=0)
+    return nbytes + 2 * math.prod(kept) * max((i.dtype.itemsize for i in epilogue.instrs), default=8) + 4096
 
 
 def open_tiles(dropped: Sequence[int], tiles: Grid, outer: Sequence[int]) -> int:
@@ -84,10 +88,9 @@ def open_tiles(dropped: Sequence[int], tiles: Grid, outer: Sequence[int]) -> int
     return math.prod(tiles[a].nblocks for a in outer[first:] if a not in dropped)
 
 
-def leaf_bytes(leaf: Leaf, tile: Sequence[int], io_threads: int) -> int:
-    """A leaf's tile and what reading it takes besides."""
-    nbytes = _padded(leaf.dtype.itemsize * math.prod(n for n, s in zip(tile, leaf.spans, strict=True) if s))
-    return nbytes + reading_bytes(leaf.view.base, leaf.view.maps, tile, io_threads)
+def leaf_bytes(leaf: Leaf, tile: Sequence[int]) -> int:
+    """A leaf's tile."""
+    return _padded(leaf.dtype.itemsize * math.prod(n for n, s in zip(tile, leaf.spans, strict=True) if s))
 
 
 def reading_bytes(base: Any, maps: Sequence[Any], tile: Sequence[int], io_threads: int) -> int:
@@ -174,7 +177,7 @@ def temporaries(program: Program, tile: tuple[int, ...]) -> int:
 def _state_bytes(program: Program, number: int, tile: Sequence[int]) -> int:
     fold = program.folds[number]
     size = math.prod(state_sizes(fold, tile))
-    return sum(_padded(size * d.itemsize) for d in fold.reducer.state_dtypes(fold.dtypes))
+    return sum(size * d.itemsize for d in fold.reducer.state_dtypes(fold.dtypes))
 
 
 def _carry_bytes(program: Program, tile: Sequence[int]) -> list[int]:
@@ -182,10 +185,6 @@ def _carry_bytes(program: Program, tile: Sequence[int]) -> list[int]:
         np.asarray(s.scanner.start(s.dtype)).dtype.itemsize * math.prod(n for a, n in enumerate(tile) if a != s.axis)
         for s in program.scans
     ]
-
-
-def _widest(block: Block, tile: Sequence[int]) -> int:
-    return max((i.dtype.itemsize for i in block.instrs), default=8)
 
 
 def _padded(nbytes: int) -> int:

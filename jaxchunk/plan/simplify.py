@@ -89,7 +89,9 @@ class Simplifier:
         else:
             result = Node(Reshape(inner.shape, node.shape), (inner,), grid, inner.dtype, inner.device, inner.where)
             return self._canonical_of(result)
-        return self._share((result.op.key, *map(id, result.operands), result.shape, result.dtype.str, result.device), result)
+        return self._share(
+            (result.op.key, *map(id, result.operands), result.shape, result.dtype.str, result.device), result
+        )
 
     def _canonical_of(self, node: Node) -> Node:
         if isinstance(node.op, Reshape) and isinstance(node.operands[0].op, Reshape) and node.operands[0].value is None:
@@ -137,7 +139,10 @@ def _carries_reshape(node: Node) -> bool:
         and not op.whole
         and not op.exact
         and op.body_key is not None
-        and all(o.ndim == 0 or (o.shape == node.shape and m == tuple(range(node.ndim))) for o, m in zip(node.operands, op.maps, strict=True))
+        and all(
+            o.ndim == 0 or (o.shape == node.shape and m == tuple(range(node.ndim)))
+            for o, m in zip(node.operands, op.maps, strict=True)
+        )
     )
 
 
@@ -165,9 +170,7 @@ def _positions(shape: tuple[int, ...], grid: object, iota: Node) -> Node:
             total = term if total is None else total + term  # type: ignore[operator]
         return total
 
-    operands = [
-        Node(Iota(), (), auto_grid((shape[a],), 8), int64, iota.device, iota.where) for a in axes
-    ]
+    operands = [Node(Iota(), (), auto_grid((shape[a],), 8), int64, iota.device, iota.where) for a in axes]
     if not operands:
         zero = Node(Const(np.int64(0)), (), (), int64, iota.device, iota.where)
         return Node(Affine("full", ()), (zero,), grid, int64, iota.device, iota.where)  # type: ignore[arg-type]

@@ -150,6 +150,7 @@ class Tiling:
     inner: tuple[int, ...]
     parts: int
     in_flight: int
+    io_threads: int
     need: Need
 
 
@@ -160,7 +161,7 @@ def choose(
     room: int,
     threads: int,
     single: bool,
-    need: Callable[[Grid, Sequence[int], int, int], Need],
+    need: Callable[[Grid, Sequence[int], int, int, int], Need],
     ordered: bool,
 ) -> tuple[Tiling, bool]:
     """The first candidate that fits in the room, and whether one did (else the smallest).
@@ -170,7 +171,7 @@ def choose(
     single
         One task at a time, since its kernel takes all cores itself.
     need
-        Of (tiles, outer, parts, in flight).
+        Of (tiles, outer, parts, tasks in flight, I/O threads of each).
     """
     tiling = None
     for tile in candidates(axes, room // 2):
@@ -178,9 +179,12 @@ def choose(
         tasks = math.prod(tiles[a].nblocks for a in outer)
         steps = math.prod(tiles[a].nblocks for a in inner)
         parts = 1 if ordered or single else max(1, min(steps, -(-PARTS // max(1, tasks))))
-        for in_flight in dict.fromkeys((1 if single else max(1, min(threads, tasks * parts)), 1)):
-            tiling = Tiling(tiles, tuple(outer), tuple(inner), parts, in_flight, need(tiles, outer, parts, in_flight))
-            if tiling.need.total(in_flight) <= room:
+        most = 1 if single else max(1, min(threads, tasks * parts))
+        # Where one task runs alone its chunks are read and written on several threads.
+        for in_flight, io in dict.fromkeys(((most, threads if most == 1 else 1), (1, threads), (1, 1))):
+            bound = need(tiles, outer, parts, in_flight, io)
+            tiling = Tiling(tiles, tuple(outer), tuple(inner), parts, in_flight, io, bound)
+            if bound.total(in_flight) <= room:
                 return tiling, True
     assert tiling is not None
     return tiling, False

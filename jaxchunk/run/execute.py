@@ -23,7 +23,6 @@ from jaxchunk.run.stage import Leaf, Stage, Task
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
-
 class Spares:
     """A worker's old outputs, for the next step to be written over: no first touch of fresh memory.
 
@@ -61,9 +60,6 @@ class StageRun:
 
     Parameters
     ----------
-    cores
-        Threads in all. Tasks share them; where fewer tasks are in flight than there are cores,
-        each task's chunks are read and written on several threads.
     on_task
         Called after each task with (stage, tasks done).
     """
@@ -74,14 +70,13 @@ class StageRun:
         ledger: Ledger,
         pool: Pool,
         cache: ChunkCache,
-        cores: int,
         on_task: Callable[[Stage, int], None] = lambda stage, done: None,
     ) -> None:
         self.stage, self.ledger, self.pool, self.cache = stage, ledger, pool, cache
         self.on_task = on_task
         self.counters = StageCounters(stage.name)
         self.workers = max(1, min(stage.in_flight, stage.tasks))
-        self._io = ThreadPoolExecutor(cores, "jaxchunk-io") if self.workers == 1 and cores > 1 else None
+        self._io = ThreadPoolExecutor(stage.io_threads, "jaxchunk-io") if stage.io_threads > 1 else None
         self.reader = Reader(stage, pool, cache, self.counters, self.spread)
         self.groups = [GroupState(self, number) for number in range(len(stage.groups))]
         self._tasks = stage.task_list()
@@ -196,7 +191,9 @@ class StageRun:
         old = spares.take(tile, stage.kernels)
         out_bytes = 0 if old else sum(o.dtype.itemsize for o in stage.outputs) * int(np.prod(tile, dtype=np.int64))
         carry_bytes = sum(c.nbytes for c in carries)
-        with self.pool.holding(out_bytes + 2 * carry_bytes + (kernel.temp_bytes or 0)):
+        # No figure, or none at all, is no reason to believe that nothing is needed.
+        temp_bytes = kernel.temp_bytes or stage.temporaries
+        with self.pool.holding(out_bytes + 2 * carry_bytes + temp_bytes):
             outputs, states, carries = self.call(kernel, box, leaves, old, states, carries)
             self.counters.add(compute_seconds=time.perf_counter() - started)
             for output, value in zip(stage.outputs, outputs, strict=True):

@@ -74,7 +74,9 @@ class Profile:
         _open.append(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         _open.remove(self)
 
     def to_dict(self) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class Runtime:
                         sink.begin(self)
                     begun.append(sink)
                 self.cache.limit = stage.cache
-                counters.append(StageRun(stage, self.ledger, self.pool, self.cache, settings.cores, on_task).run())
+                counters.append(StageRun(stage, self.ledger, self.pool, self.cache, on_task).run())
                 self.cache.clear()
                 for slot in stage.frees:
                     slot.free()

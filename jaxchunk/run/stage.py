@@ -89,8 +89,10 @@ class Stage:
         The axis along which a running fold goes, else None: its steps come last in `inner`.
     reserve
         Bytes that the stage may hold at any moment, results that outlive it left out.
-    in_flight
-        Tasks at once.
+    in_flight, io_threads
+        Tasks at once, and threads that each reads and writes its chunks on.
+    temporaries
+        What a step kernel is taken to need where the compiler doesn't say.
     cache
         Bytes for decoded chunks that several tasks want.
     """
@@ -110,7 +112,9 @@ class Stage:
     kernels: Any
     ordered: int | None = None
     in_flight: int = 1
+    io_threads: int = 1
     reserve: int = 0
+    temporaries: int = 0
     cache: int = 0
     indices: list[tuple[int, int, int]] = field(default_factory=list)
     frees: list[Any] = field(default_factory=list)
