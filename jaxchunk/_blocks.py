@@ -73,17 +73,16 @@ def map_blocks(function: Callable[..., Any], *args: Any, dtype: Any = None, **kw
         result = function(*(next(given) if isinstance(x, Array) else x for x in args), **kwargs)
         return result if wanted is None else jax.numpy.asarray(result).astype(wanted)
 
-    wide = jax.config.jax_enable_x64 or any(
-        d.itemsize * (2 if d.kind == "c" else 1) >= 8 and d.kind != "c" for d in [n.dtype for n in nodes]
-    )
-    wide = (
-        wide
-        or any(d == np.dtype("complex128") for d in [n.dtype for n in nodes])
-        or (wanted is not None and wanted.itemsize == 8)
-    )
+    dtypes = [node.dtype for node in nodes] + ([] if wanted is None else [wanted])
+    # As the user's own JAX would trace it, but that 64-bit arrays aren't narrowed.
+    wide = jax.numpy.zeros(()).dtype == np.float64 or any(_is_wide(d) for d in dtypes)
     with jax.enable_x64(bool(wide)):
         traces = {shapes: _Trace(call, shapes, [n.dtype for n in nodes]) for shapes in layout.block_shapes()}
     return Array(_node(getattr(function, "__name__", type(function).__name__), traces, layout, nodes))
+
+
+def _is_wide(dtype: np.dtype[Any]) -> bool:
+    return dtype.itemsize == (16 if dtype.kind == "c" else 8)
 
 
 class _Layout:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import math
 import os
 import re
@@ -164,15 +165,17 @@ class set:
 def get() -> Settings:
     """The settings in force here and now."""
     settings = _process
-    for name in ("device_memory", "host_memory"):
-        text = os.environ.get(f"JAXCHUNK_{name.upper()}")
+    changes: dict[str, Any] = {}
+    for name in ("device_memory", "host_memory", "spill_directory"):
+        variable = f"JAXCHUNK_{name.upper()}"
+        text = os.environ.get(variable)
         if text and getattr(settings, name) is None:
-            settings = replace(settings, **{name: parse_bytes(text, f"JAXCHUNK_{name.upper()}")})
-    if settings.spill_directory is None and os.environ.get("JAXCHUNK_SPILL_DIRECTORY"):
-        settings = replace(settings, spill_directory=os.environ["JAXCHUNK_SPILL_DIRECTORY"])
-    return replace(settings, **dict(_context.get()))
+            changes[name] = text if name == "spill_directory" else parse_bytes(text, variable)
+    changes |= dict(_context.get())
+    return replace(settings, **changes) if changes else settings
 
 
+@functools.cache
 def available_memory() -> int:
     """Bytes the process may use: the machine's, or the container's limit where that is lower."""
     limits = []

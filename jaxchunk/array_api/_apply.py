@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +26,15 @@ class Operand:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        node.handle = weakref.ref(self)
+        node.handles += 1
+
+    def __del__(self) -> None:
+        self._node.handles -= 1
+
+    def _point_to(self, node: Node) -> None:
+        node.handles += 1
+        self._node.handles -= 1
+        self._node = node
 
     @property
     def dtype(self) -> DType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -83,8 +82,7 @@ class Operators(Operand):
             raise TypeError(f"an operation in place on {old.dtype} would give {new.dtype}: write x = x …")
         if new.shape != old.shape:
             raise ValueError(f"an operation in place on shape {old.shape} would give {new.shape}: write x = x …")
-        self._node = new
-        new.handle = weakref.ref(self)
+        self._point_to(new)
         return self
 
     __neg__ = _unary("__neg__")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -68,9 +67,8 @@ class Node:
     value
         The array that this node was computed to, while that is remembered. The one field that
         changes: it is set and cleared by a run, under the run's lock.
-    handle
-        A weak reference to the user's array object for this node, if there was one: it may be gone,
-        or stand for another node by now.
+    handles
+        How many of the user's array objects stand for this node.
     device
         Where tasks are pinned, or None where the planner is free to choose.
     """
@@ -80,7 +78,7 @@ class Node:
         "device",
         "dtype",
         "grid",
-        "handle",
+        "handles",
         "op",
         "operands",
         "serial",
@@ -106,7 +104,7 @@ class Node:
         self.serial = next(_serials)
         self.where = users_line() if where is None else where
         self.value: Readable | None = None
-        self.handle: weakref.ref[Any] | None = None
+        self.handles = 0
         self.device = device
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jaxlib
+import jaxlib.version
 import numpy as np
 
 from jaxchunk.lower.kernel import (
@@ -26,7 +26,7 @@ from jaxchunk.lower.kernel import (
     step_function,
     x64,
 )
-from jaxchunk.lower.program import Program
+from jaxchunk.lower.program import Fold, Program, Scan
 
 CACHE_BYTES = 64 * 2**20
 # An executable's own size isn't told in full; this much was seen to stay per kernel (benchmarks/kernel_size.py).
@@ -96,7 +96,7 @@ def options(platform: str, tiny: bool) -> dict[str, Any]:
         chosen |= {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
     else:
         chosen["xla_cpu_prefer_vector_width"] = 512
-    if tuple(int(n) for n in jaxlib.__version__.split(".")[:3]) == (0, 10, 2):
+    if tuple(int(n) for n in jaxlib.version.__version__.split(".")[:3]) == (0, 10, 2):
         # This release gives wrong numbers where a small product is squared and summed; without its
         # new fusion type it doesn't.
         chosen["xla_cpu_experimental_ynn_fusion_type"] = ""
@@ -146,7 +146,7 @@ class Kernels:
         return self._params
 
     def step(self, tile: Shape, leaves: Sequence[jax.ShapeDtypeStruct]) -> Kernel:
-        """(params, starts, leaves, spares, states, carries) → (outputs, states, carries); the last three are donated."""
+        """(params, starts, leaves, spares, states, carries) → (outputs, states, carries); donates the last three."""
 
         def make() -> Kernel:
             states, carries = self.states(tile), self.carries(tile)
@@ -212,25 +212,20 @@ class Kernels:
     def initial_states(self, tile: Shape) -> Any:
         """States that hold nothing yet, made on the host (they are overwritten by donation)."""
         return tuple(
-            tuple(
-                np.full(s.shape, value, s.dtype)
-                for s, value in zip(states, fold.reducer.identity(fold.dtypes), strict=True)
-            )
+            tuple(np.full(s.shape, value, s.dtype) for s, value in zip(states, _identity(fold), strict=True))
             for fold, states in zip(self.program.folds, self.states(tile), strict=True)
         )
 
     def carries(self, tile: Shape) -> tuple[jax.ShapeDtypeStruct, ...]:
         return tuple(
-            jax.ShapeDtypeStruct(
-                tuple(1 if a == s.axis else n for a, n in enumerate(tile)), np.asarray(s.scanner.start(s.dtype)).dtype
-            )
-            for s in self.program.scans
+            jax.ShapeDtypeStruct(tuple(1 if a == scan.axis else n for a, n in enumerate(tile)), _start(scan).dtype)
+            for scan in self.program.scans
         )
 
     def initial_carries(self, tile: Shape) -> Any:
         return tuple(
-            np.full(aval.shape, s.scanner.start(s.dtype), aval.dtype)
-            for aval, s in zip(self.carries(tile), self.program.scans, strict=True)
+            np.full(aval.shape, _start(scan), aval.dtype)
+            for aval, scan in zip(self.carries(tile), self.program.scans, strict=True)
         )
 
     def _kept(self, group: int, tile: Shape) -> Shape:
@@ -247,6 +242,14 @@ class Kernels:
         if kernel is None:
             kernel = self._local[which] = CACHE.get((self._key, which), make)
         return kernel
+
+
+def _identity(fold: Fold) -> tuple[Any, ...]:
+    return fold.reducer.identity(fold.dtypes)
+
+
+def _start(scan: Scan) -> np.ndarray[Any, Any]:
+    return np.asarray(scan.scanner.start(scan.dtype))
 
 
 def local_device(pinned: Any = None) -> jax.Device:

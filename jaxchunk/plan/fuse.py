@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from jaxchunk.graph.node import Node, postorder
 from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source
+from jaxchunk.lower.program import Fold
 from jaxchunk.plan.build import Builder, is_elementwise
 
 # XLA's compile time grows faster than a program's length; and a kernel's temporaries with its folds.
@@ -156,7 +157,9 @@ def _same_index(node: Node, i: int) -> bool:
     op, operand = node.op, node.operands[i]
     if isinstance(op, Affine):
         return operand.shape == node.shape and op.maps == tuple(AxisMap(a) for a in range(node.ndim))
-    return is_elementwise(node) and op.maps[i] == tuple(range(node.ndim)) and operand.shape == node.shape  # type: ignore[attr-defined]
+    if not isinstance(op, Blockwise) or not is_elementwise(node):
+        return False
+    return op.maps[i] == tuple(range(node.ndim)) and operand.shape == node.shape
 
 
 def _is_fold(node: Node) -> bool:
@@ -274,5 +277,5 @@ def _join(old: Draft, node: Node, new: Draft, anchors: set[Node]) -> bool:
     return True
 
 
-def _same_folds(a: list[object], b: list[object]) -> bool:
-    return {f.reducer.key for f in a} == {f.reducer.key for f in b}  # type: ignore[attr-defined]
+def _same_folds(a: list[Fold], b: list[Fold]) -> bool:
+    return {f.reducer.key for f in a} == {f.reducer.key for f in b}

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxchunk.graph.grid import Grid
 from jaxchunk.lower.kernel import SUBTILE, state_sizes, subtiles
-from jaxchunk.lower.program import Program
+from jaxchunk.lower.program import Instr, Program
 from jaxchunk.run.pool import block_bytes
 from jaxchunk.run.sinks import WriteSink
 from jaxchunk.run.stage import GroupPlan, Leaf, Output
@@ -149,29 +149,28 @@ def sink_bytes(output: Output, tile: Sequence[int], io_threads: int) -> int:
 
 def temporaries(program: Program, tile: tuple[int, ...]) -> int:
     """What a step kernel needs for itself: some sub-tiles, or whole tiles where it can't be cut."""
-    widths = [i.dtype.itemsize for i in program.body.instrs if i.kind in ("call", "scan")]
+    # A fold sees its operands broadcast to the piece, and makes arrays of them and of its state on the way.
+    folded = [
+        sum(d.itemsize for d in (*f.dtypes, *f.reducer.state_dtypes(f.dtypes)))
+        for f in program.folds
+        if not f.reducer.contracts
+    ]
+    states = sum(_state_bytes(program, i, tile) for i in range(len(program.folds)))
+    computed = [i for i in program.body.instrs if i.kind in ("call", "scan", "index")]
     if program.direct or subtiles(tile) is None:
-        sizes = [
-            i.dtype.itemsize * math.prod(n for n, s in zip(tile, i.spans, strict=True) if s)
-            for i in program.body.instrs
-            if i.kind in ("call", "scan", "index")
-        ]
-        lifted = sum(_state_bytes(program, i, tile) for i in range(len(program.folds)))
-        operands = 0
-        if any(f.reducer.contracts for f in program.folds):
-            # A contraction packs operands whose axes aren't in its order.
-            operands = sum(
-                program.body.instrs[a].dtype.itemsize
-                * math.prod(n for n, s in zip(tile, program.body.instrs[a].spans, strict=True) if s)
-                for f in program.folds
-                for a in f.args
-            )
-        return sum(sizes) + lifted + operands + 4096
-    lanes = sum(sum(d.itemsize for d in f.reducer.state_dtypes(f.dtypes)) for f in program.folds)
-    widest = max(widths, default=8)
-    return 2 * SUBTILE * (sum(widths) + 2 * lanes + widest) + sum(
-        _state_bytes(program, i, tile) for i in range(len(program.folds))
-    )
+        values = sum(_spanned(i, tile) * (8 if i.kind == "scan" else 1) for i in computed)
+        # A contraction packs operands whose axes aren't in its order.
+        packed = sum(
+            _spanned(program.body.instrs[a], tile) for f in program.folds if f.reducer.contracts for a in f.args
+        )
+        return values + packed + states + 2 * math.prod(tile) * sum(folded) + 4096
+    widths = sum(i.dtype.itemsize * (8 if i.kind == "scan" else 1) for i in computed)
+    return 2 * SUBTILE * (widths + 2 * sum(folded) + 8) + states
+
+
+def _spanned(instr: Instr, tile: Sequence[int]) -> int:
+    """Bytes of a value on a tile."""
+    return instr.dtype.itemsize * math.prod(n for n, s in zip(tile, instr.spans, strict=True) if s)
 
 
 def _state_bytes(program: Program, number: int, tile: Sequence[int]) -> int:

@@ -171,7 +171,7 @@ class Plan:
             kernels_compiled=CACHE.compiled - compiled,
             ledger_peak_bytes=machine.ledger.held_peak,
             reserved_peak_bytes=machine.ledger.reserved_peak,
-            planned_peak_bytes=self.peak + conveniences,
+            planned_peak_bytes=self.peak + conveniences + max((c.grown_bytes for c in counters), default=0),
             spilled_bytes=sum(c.spilled_bytes for c in counters),
             handed_out_bytes=self.handed_out,
             bytes_read=sum(c.bytes_read for c in counters),

@@ -167,7 +167,7 @@ def _positions(shape: tuple[int, ...], grid: object, iota: Node) -> Node:
         total: object = None
         for position, stride in zip(positions, chosen, strict=True):
             term = position * np.int64(stride)  # type: ignore[operator]
-            total = term if total is None else total + term  # type: ignore[operator]
+            total = term if total is None else total + term
         return total
 
     operands = [Node(Iota(), (), auto_grid((shape[a],), 8), int64, iota.device, iota.where) for a in axes]

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
+from jaxchunk.errors import MemoryBudgetError
 from jaxchunk.graph.grid import Box, block_box, box_shape
 from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.groups import GroupState
@@ -58,6 +59,11 @@ class Spares:
 class StageRun:
     """One stage while it runs.
 
+    Attributes
+    ----------
+    grown
+        Bytes reserved beyond the plan, for kernels that need more than the model has.
+
     Parameters
     ----------
     on_task
@@ -83,6 +89,7 @@ class StageRun:
         self._lock = threading.Lock()
         self._done = 0
         self._error: BaseException | None = None
+        self.grown = 0
 
     def spread(self, jobs: list[Callable[[], None]]) -> None:
         """Run independent jobs, on several threads where this stage's tasks leave cores idle."""
@@ -109,6 +116,9 @@ class StageRun:
         finally:
             if self._io is not None:
                 self._io.shutdown()
+            self.pool.trim(self.stage.reserve)
+            self.ledger.unreserve(self.grown)
+            self.counters.grown_bytes = self.grown
             self.counters.seconds = time.perf_counter() - started
         if self._error is not None:
             raise self._error
@@ -178,7 +188,7 @@ class StageRun:
             leaves.clear()  # before the next step's are read
         if stage.groups and first is not None:
             for group in self.groups:
-                group.add(task, first, [states[f] for f in group.plan.folds])
+                group.add(task, first, tuple(states[f] for f in group.plan.folds))
         self.ledger.release(state_bytes)
 
     def _step(
@@ -191,8 +201,7 @@ class StageRun:
         old = spares.take(tile, stage.kernels)
         out_bytes = 0 if old else sum(o.dtype.itemsize for o in stage.outputs) * int(np.prod(tile, dtype=np.int64))
         carry_bytes = sum(c.nbytes for c in carries)
-        # No figure, or none at all, is no reason to believe that nothing is needed.
-        temp_bytes = kernel.temp_bytes or stage.temporaries
+        temp_bytes = self.temporaries(kernel)
         with self.pool.holding(out_bytes + 2 * carry_bytes + temp_bytes):
             outputs, states, carries = self.call(kernel, box, leaves, old, states, carries)
             self.counters.add(compute_seconds=time.perf_counter() - started)
@@ -201,6 +210,24 @@ class StageRun:
         if old:
             spares.give(outputs)
         return states, carries
+
+    def temporaries(self, kernel: Any) -> int:
+        """What a step kernel needs for itself, reserved also where the model was too small."""
+        stage = self.stage
+        # No figure, or zero, is no reason to believe that nothing is needed.
+        nbytes = int(kernel.temp_bytes or stage.temporaries)
+        with self._lock:
+            lacking = (nbytes - stage.temporaries) * self.workers - self.grown
+            if lacking > 0:
+                if self.ledger.reserved + lacking > self.ledger.budget:
+                    raise MemoryBudgetError(
+                        f"{stage.name}, asked for at {stage.where}, needs {lacking:,} bytes more than were planned for "
+                        f"its kernels, and the budget of {self.ledger.budget:,} is taken: a fault of the library's "
+                        "memory model; a larger host_memory helps"
+                    )
+                self.ledger.reserve(lacking)
+                self.grown += lacking
+        return nbytes
 
     def call(self, kernel: Any, box: Box, leaves: list[Array], *states: Any) -> Any:
         """Call a kernel on a tile and wait for it; aligned blocks become device arrays without a copy on a CPU."""

@@ -33,9 +33,8 @@ class GroupState:
         self._joined: dict[tuple[int, ...], tuple[int, Any]] = {}
         self._lock = threading.Lock()
 
-    def add(self, task: Task, index: tuple[int, ...], states: list[Any]) -> None:
+    def add(self, task: Task, index: tuple[int, ...], states: tuple[Any, ...]) -> None:
         """Take one task's states; finish the tile where they were the last ones it waited for."""
-        states = tuple(states)
         if self.total == 1:
             self._finish(index, states)
             return

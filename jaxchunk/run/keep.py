@@ -56,9 +56,7 @@ class Keeper:
             if total > room and id(value) not in needed_values:
                 node.value = None
                 total -= sizes.pop(id(value), 0)
-        self._nodes = {
-            serial: ref for serial, ref in self._nodes.items() if (node := ref()) is not None and node.value is not None
-        }
+        self._nodes = {node.serial: weakref.ref(node) for node, _ in self._values()}
         wanted = sum(source_bytes(source) for source in self.chunks.lasting.values())
         self.chunks.trim_kept(max(0, min(room - total, max(wanted, self.chunks.kept_bytes))))
         return total + self.chunks.kept_limit
@@ -86,5 +84,4 @@ def source_bytes(source: Any) -> int:
 
 def is_held(node: Node) -> bool:
     """Whether a user's array object stands for a node."""
-    handle = node.handle() if node.handle is not None else None
-    return handle is not None and handle._node is node
+    return node.handles > 0

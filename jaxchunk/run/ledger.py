@@ -38,7 +38,7 @@ class Ledger:
         with self._lock:
             if self.reserved + nbytes > self.budget:
                 raise LedgerError(
-                    f"a reservation of {nbytes:,} bytes on top of {self.reserved:,} passes the budget of {self.budget:,}"
+                    f"{nbytes:,} bytes on top of {self.reserved:,} reserved ones pass the budget of {self.budget:,}"
                 )
             self.reserved += nbytes
             self.reserved_peak = max(self.reserved_peak, self.reserved)

@@ -28,8 +28,10 @@ class MemoryArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.values.shape
+        shape: tuple[int, ...] = self.values.shape
+        return shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.values.dtype
+        dtype: np.dtype[Any] = self.values.dtype
+        return dtype

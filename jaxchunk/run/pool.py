@@ -61,7 +61,8 @@ class Pool:
             block = mmap.mmap(-1, size)
         lease = (ctypes.c_char * nbytes).from_buffer(block)
         weakref.finalize(lease, self._returned.append, (size, block))
-        return np.frombuffer(lease, dtype, count).reshape(shape)
+        flat: np.ndarray[Any, Any] = np.frombuffer(lease, dtype, count)  # type: ignore[call-overload]
+        return flat.reshape(shape)
 
     def _collect(self) -> None:
         while self._returned:

@@ -78,7 +78,8 @@ class Reader:
             for index, part, target in window_blocks(base.grid, window):
                 jobs.append(self._chunk_job(base, index, part, out[target]))
         elif isinstance(base, MemoryArray):
-            out[...] = base.values[(..., *(slice(s.start, s.stop, s.step) for s in window))]
+            where: tuple[Any, ...] = (..., *(slice(s.start, s.stop, s.step) for s in window))
+            out[...] = base.values[where]
         elif isinstance(base, HostValue):
             base.fill(window, out)
         elif isinstance(base, DiskValue):

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxchunk.graph.grid import Box, Grid, block_box, box_shape
 from jaxchunk.run.values import Slot
+from jaxchunk.run.views import region
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -36,7 +37,7 @@ class ResultSink:
         runtime.ledger.unreserve(self.nbytes)
 
     def put(self, index: tuple[int, ...], box: Box, tile: Array, run: Any) -> None:
-        self.array[(..., *(slice(a, b) for a, b in box))] = tile
+        region(self.array, box)[...] = tile
 
 
 class ValueSink:
@@ -81,8 +82,7 @@ class WriteSink:
         for unit in np.ndindex(*(len(r) for r in ranges)):
             unit_index = tuple(r[i] for r, i in zip(ranges, unit, strict=True))
             unit_box = block_box(grid, unit_index)
-            inside = tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(unit_box, box, strict=True))
-            part = tile[(..., *inside)]
+            part = region(tile, tuple((a - c, b - c) for (a, b), (c, _) in zip(unit_box, box, strict=True)))
             if part.shape != box_shape(unit_box):
                 raise AssertionError(f"tile {box} cuts the stored chunk {unit_box}")
             jobs.append(self._job(unit_index, part, run))

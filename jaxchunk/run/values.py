@@ -116,7 +116,7 @@ class DiskValue:
         for block, _, target in window_blocks(self.grid, window):
             part = tile[target]
             with pool.holding(0 if part.flags.c_contiguous else part.nbytes):
-                data = memoryview(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
+                data = _bytes_of(np.ascontiguousarray(part))
                 _write_all(self._file, data, self._offset(block))
         with self._lock:
             self.bytes_written += tile.nbytes
@@ -161,7 +161,7 @@ class DiskValue:
         out[...] = slab[(slice(None, None, part[0].step), *part[1:])]
 
     def _read(self, out: Array, offset: int) -> None:
-        _read_all(self._file, memoryview(out.reshape(-1).view(np.uint8)), offset)
+        _read_all(self._file, _bytes_of(out), offset)
         with self._lock:
             self.bytes_read += out.nbytes
 
@@ -190,6 +190,11 @@ def window_blocks(grid: Grid, window: Window) -> Any:
             tuple(e[1] for e in combination),
             (..., *(e[2] for e in combination)),
         )
+
+
+def _bytes_of(array: Array) -> memoryview:
+    flat: Any = array.reshape(-1).view(np.uint8)
+    return memoryview(flat)
 
 
 def _write_all(file: int, data: memoryview, offset: int) -> None:

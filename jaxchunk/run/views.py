@@ -17,7 +17,7 @@ class Span(NamedTuple):
     """Positions start, start + step, … along an axis; step is positive."""
 
     start: int
-    count: int
+    count: int  # type: ignore[assignment]  # a field, not the tuple's method
     step: int = 1
 
     @property
@@ -91,7 +91,7 @@ def fill_pieced(pieced: Pieced, window: Window, out: Array, fill: Filler, scratc
         out[...] = whole[tuple(slice(None, None, s.step) for s in window)]
         return
     for piece in pieced.op.pieces(box):
-        target = out[(..., *(slice(*t) for t in piece.target))]
+        target = region(out, piece.target)
         view = pieced.operands[piece.operand]
         shape = tuple(b - a for a, b in piece.source)
         if target.shape == shape:
@@ -104,6 +104,13 @@ def fill_pieced(pieced: Pieced, window: Window, out: Array, fill: Filler, scratc
             target[...] = turned.reshape(target.shape)
         else:
             fill_broadcast(view, piece.source, turned, fill)
+
+
+def region(array: Array, box: Box) -> Array:
+    """A view of a box of an array, also of one without axes."""
+    index: tuple[Any, ...] = (..., *(slice(start, stop) for start, stop in box))
+    view: Array = array[index]
+    return view
 
 
 def fill_broadcast(view: View, box: Box, out: Array, fill: Filler) -> None:
