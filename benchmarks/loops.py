@@ -68,7 +68,7 @@ def _namespace(peer: str) -> Any:
     if peer == "jax":
         import jax
 
-        jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+        jax.config.update("jax_enable_x64", True)
         return jax.numpy
     import numpy
 

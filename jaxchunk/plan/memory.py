@@ -19,6 +19,10 @@ from jaxchunk.run.views import Pieced
 from jaxchunk.store.stored import StoredArray
 
 
+# What a matrix product takes for panels of its operands, whatever their size.
+PANELS = 2**18
+
+
 @dataclass(frozen=True)
 class Need:
     """Bytes of a stage: `task` per task in flight, `shared` once (states that wait to be joined)."""
@@ -159,11 +163,12 @@ def temporaries(program: Program, tile: tuple[int, ...]) -> int:
     computed = [i for i in program.body.instrs if i.kind in ("call", "scan", "index")]
     if program.direct or subtiles(tile) is None:
         values = sum(_spanned(i, tile) * (8 if i.kind == "scan" else 1) for i in computed)
-        # A contraction packs operands whose axes aren't in its order.
+        # A contraction packs operands whose axes aren't in its order, and works on panels of them.
         packed = sum(
             _spanned(program.body.instrs[a], tile) for f in program.folds if f.reducer.contracts for a in f.args
         )
-        return values + packed + states + 2 * math.prod(tile) * sum(folded) + 4096
+        panels = PANELS if packed else 4096
+        return values + packed + states + 2 * math.prod(tile) * sum(folded) + panels
     widths = sum(i.dtype.itemsize * (8 if i.kind == "scan" else 1) for i in computed)
     return 2 * SUBTILE * (widths + 2 * sum(folded) + 8) + states
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ from jaxchunk.graph.grid import Box, block_box, box_shape
 from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.groups import GroupState
 from jaxchunk.run.ledger import Ledger
-from jaxchunk.run.pool import Pool
+from jaxchunk.run.pool import Pool, Tab
 from jaxchunk.run.profile import StageCounters
 from jaxchunk.run.read import Reader, in_turn
 from jaxchunk.run.stage import Leaf, Stage, Task
@@ -30,8 +31,8 @@ class Spares:
     Sinks copy or encode what they are given, so outputs are free again once they are delivered.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
+    def __init__(self, tab: Tab) -> None:
+        self.tab = tab
         self._tile: tuple[int, ...] | None = None
         self._arrays: Any = ()
         self._nbytes = 0
@@ -41,7 +42,7 @@ class Spares:
         if tile != self._tile:
             self.drop()
             self._nbytes = sum(s.dtype.itemsize * int(np.prod(s.shape)) for s in kernels.spares(tile))
-            self.pool.hold(self._nbytes)
+            self.tab.hold(self._nbytes)
             self._arrays = kernels.new_spares(tile)
             self._tile = tile
         arrays, self._arrays = self._arrays, ()
@@ -52,7 +53,7 @@ class Spares:
 
     def drop(self) -> None:
         self._arrays, self._tile = (), None
-        self.pool.ledger.release(self._nbytes)
+        self.tab.release(self._nbytes)
         self._nbytes = 0
 
 
@@ -90,6 +91,7 @@ class StageRun:
         self._done = 0
         self._error: BaseException | None = None
         self.grown = 0
+        self.tab = Tab(pool)
 
     def spread(self, jobs: list[Callable[[], None]]) -> None:
         """Run independent jobs, on several threads where this stage's tasks leave cores idle."""
@@ -116,11 +118,15 @@ class StageRun:
         finally:
             if self._io is not None:
                 self._io.shutdown()
+            self.groups.clear()
+            self.tab.close()
             self.pool.trim(self.stage.reserve)
             self.ledger.unreserve(self.grown)
             self.counters.grown_bytes = self.grown
             self.counters.seconds = time.perf_counter() - started
         if self._error is not None:
+            # The blocks that the frames of a fault refer to go back, also where the fault is kept.
+            traceback.clear_frames(self._error.__traceback__)
             raise self._error
         return self.counters
 
@@ -140,7 +146,7 @@ class StageRun:
                 self._error = error
 
     def _work(self) -> None:
-        spares = Spares(self.pool)
+        spares = Spares(self.tab)
         with jax.enable_x64(True):
             while True:
                 with self._lock:
@@ -181,7 +187,7 @@ class StageRun:
                 first = index
                 states = stage.kernels.initial_states(box_shape(box))
                 state_bytes = sum(s.nbytes for state in states for s in state)
-                self.pool.hold(state_bytes)
+                self.tab.hold(state_bytes)
             if stage.ordered is not None and index[stage.ordered] == 0:
                 carries = stage.kernels.initial_carries(box_shape(box))
             states, carries = self._step(index, box, leaves, spares, states, carries)
@@ -189,7 +195,7 @@ class StageRun:
         if stage.groups and first is not None:
             for group in self.groups:
                 group.add(task, first, tuple(states[f] for f in group.plan.folds))
-        self.ledger.release(state_bytes)
+        self.tab.release(state_bytes)
 
     def _step(
         self, index: tuple[int, ...], box: Box, leaves: list[Array], spares: Spares, states: Any, carries: Any

@@ -40,7 +40,7 @@ class GroupState:
             return
         key = tuple(0 if a in self.plan.dropped else i for a, i in enumerate(index))
         nbytes = sum(s.nbytes for state in states for s in state)
-        self.run.pool.hold(nbytes)
+        self.run.tab.hold(nbytes)
         with self._lock:
             self._waiting[key][self._rank(task)] = states
             done, joined = self._joined.pop(key, (0, None))
@@ -53,14 +53,14 @@ class GroupState:
                     tile = box_shape(self.stage.box(index))
                     joined = self.stage.kernels.combine(self.number, tile).call(joined, state)
                     jax.block_until_ready(joined)
-                    self.run.ledger.release(nbytes)
+                    self.run.tab.release(nbytes)
                 done += 1
             if done < self.total:
                 self._joined[key] = (done, joined)
                 return
             del self._waiting[key]
         self._finish(key, joined)
-        self.run.ledger.release(nbytes)
+        self.run.tab.release(nbytes)
 
     def _rank(self, task: Task) -> int:
         rank = 0
@@ -77,7 +77,7 @@ class GroupState:
         avals = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
         kernel = self.stage.kernels.finish(self.number, box_shape(kept_box), avals)
         size = int(np.prod(box_shape(kept_box), dtype=np.int64))
-        need = sum(output.dtype.itemsize for output in self.plan.outputs) * size + (kernel.temp_bytes or 0)
+        need = sum(output.dtype.itemsize for output in self.plan.outputs) * size + int(kernel.temp_bytes or size * 8)
         with self.run.pool.holding(need):
             results = self.run.call(kernel, kept_box, leaves, states)
             self.run.counters.add(compute_seconds=time.perf_counter() - started)

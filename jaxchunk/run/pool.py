@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
+import threading
 import time
 import weakref
 from collections import defaultdict, deque
@@ -112,6 +113,28 @@ class Pool:
             yield
         finally:
             self.ledger.release(nbytes)
+
+
+class Tab:
+    """What one stage holds besides blocks: closing it gives back all that is left, whatever went wrong."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.held = 0
+        self._lock = threading.Lock()
+
+    def hold(self, nbytes: int) -> None:
+        self.pool.hold(nbytes)
+        with self._lock:
+            self.held += nbytes
+
+    def release(self, nbytes: int) -> None:
+        self.pool.ledger.release(nbytes)
+        with self._lock:
+            self.held -= nbytes
+
+    def close(self) -> None:
+        self.release(self.held)
 
 
 def block_bytes(nbytes: int) -> int:

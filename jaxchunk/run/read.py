@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,7 +47,7 @@ class Reader:
             return shared
         out = self.pool.take(shape, leaf.dtype)
         jobs: list[Callable[[], None]] = []
-        fill_view(leaf.view, box, out, lambda base, window, part: self._fill(base, window, part, jobs))
+        fill_view(leaf.view, box, out, partial(self._fill, jobs))
         if jobs:
             self.spread(jobs)
         return out
@@ -71,12 +72,17 @@ class Reader:
                 return self._chunk(base, index, uses).reshape(shape)
         return None
 
-    def _fill(self, base: Any, window: Window, out: Array, jobs: list[Callable[[], None]]) -> None:
+    def _fill(self, jobs: list[Callable[[], None]], base: Any, window: Window, out: Array) -> None:
+        """Read a window, or add what is to be done for it to the jobs.
+
+        Jobs are partial applications: a fault keeps the functions of its frames alive, and so what
+        they close over, but not these.
+        """
         if isinstance(base, Slot):
             base = base.value
         if isinstance(base, StoredArray):
             for index, part, target in window_blocks(base.grid, window):
-                jobs.append(self._chunk_job(base, index, part, out[target]))
+                jobs.append(partial(self._read_part, base, index, part, out[target]))
         elif isinstance(base, MemoryArray):
             where: tuple[Any, ...] = (..., *(slice(s.start, s.stop, s.step) for s in window))
             out[...] = base.values[where]
@@ -85,27 +91,24 @@ class Reader:
         elif isinstance(base, DiskValue):
             base.fill(window, out, self.pool)
         elif isinstance(base, Pieced):
-            # Pieces may be put together from scratch arrays: read at once, not later.
-            def fill(base: Any, window: Window, out: Array) -> None:
-                inner: list[Callable[[], None]] = []
-                self._fill(base, window, out, inner)
-                self.spread(inner)
-
-            fill_pieced(base, window, out, fill, self.pool.take)
+            fill_pieced(base, window, out, self._fill_now, self.pool.take)
         else:
             raise AssertionError(f"no way to read a {type(base).__name__}")
 
-    def _chunk_job(self, base: StoredArray, index: tuple[int, ...], part: Any, out: Array) -> Callable[[], None]:
-        def job() -> None:
-            shape = box_shape(block_box(base.grid, index))
-            whole = all(p == slice(0, n, 1) for p, n in zip(part, shape, strict=True))
-            uses = self._uses(base, index)
-            if whole and uses == 1 and out.flags.c_contiguous and not self.cache.wants(base, index):
-                self._decode(base, index, out)
-            else:
-                out[...] = self._chunk(base, index, uses)[part]
+    def _fill_now(self, base: Any, window: Window, out: Array) -> None:
+        # Pieces may be put together from scratch arrays, which don't wait.
+        jobs: list[Callable[[], None]] = []
+        self._fill(jobs, base, window, out)
+        self.spread(jobs)
 
-        return job
+    def _read_part(self, base: StoredArray, index: tuple[int, ...], part: Any, out: Array) -> None:
+        shape = box_shape(block_box(base.grid, index))
+        whole = all(p == slice(0, n, 1) for p, n in zip(part, shape, strict=True))
+        uses = self._uses(base, index)
+        if whole and uses == 1 and out.flags.c_contiguous and not self.cache.wants(base, index):
+            self._decode(base, index, out)
+        else:
+            out[...] = self._chunk(base, index, uses)[part]
 
     def _chunk(self, base: StoredArray, index: tuple[int, ...], uses: int) -> Array:
         shape = box_shape(block_box(base.grid, index))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -85,15 +86,12 @@ class WriteSink:
             part = region(tile, tuple((a - c, b - c) for (a, b), (c, _) in zip(unit_box, box, strict=True)))
             if part.shape != box_shape(unit_box):
                 raise AssertionError(f"tile {box} cuts the stored chunk {unit_box}")
-            jobs.append(self._job(unit_index, part, run))
+            jobs.append(partial(self._write, unit_index, part, run))
         run.spread(jobs)
 
-    def _job(self, index: tuple[int, ...], part: Array, run: Any) -> Callable[[], None]:
-        def job() -> None:
-            started = time.perf_counter()
-            copied = 0 if part.flags.c_contiguous else part.nbytes
-            with run.pool.holding(self.encode_bytes + copied):
-                self.target.write_chunk(index, np.ascontiguousarray(part))
-            run.counters.add(bytes_written=part.nbytes, write_seconds=time.perf_counter() - started)
-
-        return job
+    def _write(self, index: tuple[int, ...], part: Array, run: Any) -> None:
+        started = time.perf_counter()
+        copied = 0 if part.flags.c_contiguous else part.nbytes
+        with run.pool.holding(self.encode_bytes + copied):
+            self.target.write_chunk(index, np.ascontiguousarray(part))
+        run.counters.add(bytes_written=part.nbytes, write_seconds=time.perf_counter() - started)
