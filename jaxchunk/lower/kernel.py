@@ -55,14 +55,24 @@ def subtiles(tile: Sequence[int], target: int = SUBTILE) -> SubTiles | None:
 
 
 def evaluate(
-    block: Block, load: Callable[[Any], Array], carry: Callable[[Any, Array], Array] | None = None
+    block: Block,
+    tile: tuple[int, ...],
+    load: Callable[[Any], Array],
+    carry: Callable[[Any, Array], Array] | None = None,
 ) -> list[Array]:
-    """Run a block's instructions; `load` supplies what isn't a call, `carry` the running folds."""
+    """Run a block's instructions on a (sub-)tile.
+
+    `load` supplies what isn't computed from other values, `carry` runs the running folds.
+    """
     values: list[Array] = []
     for instr in block.instrs:
         if instr.kind == "call":
             args = [values[a] for a in instr.args]
             values.append(instr.payload(*args))
+        elif instr.kind == "whole":
+            function, maps = instr.payload
+            blocks = [broadcast(values[a], followed(tile, m)) for a, m in zip(instr.args, maps, strict=True)]
+            values.append(function(*blocks))
         elif instr.kind == "literal":
             values.append(instr.payload)
         elif instr.kind == "scan":
@@ -128,7 +138,7 @@ class Piece:
             new_carries[slot], result = scan.scanner.scan(carries[slot], broadcast(value, tile), scan.axis)
             return result
 
-        values = evaluate(program.body, self.loader((0,) * len(tile), tile), carry)
+        values = evaluate(program.body, tile, self.loader((0,) * len(tile), tile), carry)
         outputs = tuple(values[o] if program.exact else broadcast(values[o], tile) for o in program.outputs)
         new = tuple(
             fold.reducer.combine(state, lift(fold, values, tile))
@@ -193,7 +203,7 @@ class Piece:
             new_carries[slot] = put_in(new_carries[slot], new, at)
             return result
 
-        values = evaluate(program.body, self.loader(at, sizes), carry)
+        values = evaluate(program.body, sizes, self.loader(at, sizes), carry)
         outputs = tuple(
             put_in(out, broadcast(values[o], sizes), at) for out, o in zip(outputs, program.outputs, strict=True)
         )
@@ -217,7 +227,7 @@ def finish_function(program: Program, group: Group, tile: tuple[int, ...]) -> Ca
             number: program.folds[number].reducer.finish(state)
             for number, state in zip(group.folds, states, strict=True)
         }
-        values = evaluate(group.epilogue, lambda i: results[i.payload] if i.kind == "folded" else load(i))
+        values = evaluate(group.epilogue, tile, lambda i: results[i.payload] if i.kind == "folded" else load(i))
         return tuple(values[o] for o in group.outputs)
 
     return finish
@@ -275,7 +285,12 @@ def fold_sizes(fold: Fold, operand: int, sizes: tuple[int, ...]) -> tuple[int, .
     """What a fold sees of a sub-tile: all of it, but for a contraction whose operands follow some axes only."""
     if not fold.reducer.contracts:
         return sizes
-    return tuple(n if a in fold.reducer.follows[operand] else 1 for a, n in enumerate(sizes))
+    return followed(sizes, fold.reducer.follows[operand])
+
+
+def followed(sizes: tuple[int, ...], axes: Sequence[int | None]) -> tuple[int, ...]:
+    """The sizes of what follows some of the axes."""
+    return tuple(n if a in axes else 1 for a, n in enumerate(sizes))
 
 
 def merge_last(fold: Fold, state: State) -> State:

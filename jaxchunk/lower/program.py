@@ -22,8 +22,9 @@ class Instr(NamedTuple):
     """One value. `key` with `args` says which; `payload` is what runs.
 
     Kinds: "load" (a leaf's tile), "param" (a lifted scalar), "literal" (a scalar that belongs to
-    the key), "index" (positions along an axis), "call" (a body), "scan" (a running fold),
-    "folded" (in a group's epilogue: a finished fold).
+    the key), "index" (positions along an axis), "call" (a body), "whole" (a body that is given its
+    operands' blocks as they are), "scan" (a running fold), "folded" (in a group's epilogue: a
+    finished fold).
     """
 
     kind: str

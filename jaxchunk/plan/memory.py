@@ -160,7 +160,7 @@ def temporaries(program: Program, tile: tuple[int, ...]) -> int:
         if not f.reducer.contracts
     ]
     states = sum(_state_bytes(program, i, tile) for i in range(len(program.folds)))
-    computed = [i for i in program.body.instrs if i.kind in ("call", "scan", "index")]
+    computed = [i for i in program.body.instrs if i.kind in ("call", "whole", "scan", "index")]
     if program.direct or subtiles(tile) is None:
         values = sum(_spanned(i, tile) * (8 if i.kind == "scan" else 1) for i in computed)
         # A contraction packs operands whose axes aren't in its order, and works on panels of them.
