@@ -51,7 +51,7 @@ class Simplifier:
             node = _composed(node)
         elif isinstance(node.op, Reshape):
             node = self._pushed(node)
-        return self._share((node.op.key, *map(id, node.operands), node.shape, node.dtype.str, node.device), node)
+        return self._share(_key(node), node)
 
     def _share(self, key: Hashable, node: Node) -> Node:
         return self._shared.setdefault(key, node)
@@ -89,15 +89,18 @@ class Simplifier:
         else:
             result = Node(Reshape(inner.shape, node.shape), (inner,), grid, inner.dtype, inner.device, inner.where)
             return self._canonical_of(result)
-        return self._share(
-            (result.op.key, *map(id, result.operands), result.shape, result.dtype.str, result.device), result
-        )
+        return self._share(_key(result), result)
 
     def _canonical_of(self, node: Node) -> Node:
         if isinstance(node.op, Reshape) and isinstance(node.operands[0].op, Reshape) and node.operands[0].value is None:
             below = node.operands[0].operands[0]
             node = Node(Reshape(below.shape, node.shape), (below,), node.grid, node.dtype, node.device, node.where)
-        return self._share((node.op.key, *map(id, node.operands), node.shape, node.dtype.str, node.device), node)
+        return self._share(_key(node), node)
+
+
+def _key(node: Node) -> Hashable:
+    # With the grid: a user's function sees how its operands are cut.
+    return (node.op.key, *map(id, node.operands), node.grid, node.dtype.str, node.device)
 
 
 def _with(node: Node, operands: tuple[Node, ...]) -> Node:
