@@ -26,7 +26,7 @@ from jaxchunk.lower.kernel import (
     step_function,
     x64,
 )
-from jaxchunk.lower.program import Fold, Program, Scan
+from jaxchunk.lower.program import Block, Fold, Program, Scan
 
 CACHE_BYTES = 64 * 2**20
 # An executable's own size isn't told in full; this much was seen to stay per kernel (benchmarks/kernel_size.py).
@@ -145,16 +145,17 @@ class Kernels:
                 self._params = tuple(jax.device_put(v, self.device) for v in self._params_host)
         return self._params
 
-    def step(self, tile: Shape, leaves: Sequence[jax.ShapeDtypeStruct]) -> Kernel:
+    def step(self, tile: Shape) -> Kernel:
         """(params, starts, leaves, spares, states, carries) → (outputs, states, carries); donates the last three."""
 
         def make() -> Kernel:
             states, carries = self.states(tile), self.carries(tile)
-            arguments = (self._params_avals(), self._starts_aval(), tuple(leaves), self.spares(tile), states, carries)
+            leaves = _leaves(self.program.body, tile)
+            arguments = (self._params_avals(), self._starts_aval(), leaves, self.spares(tile), states, carries)
             function = step_function(self.program, tile, self._target)
             return compile_function(function, arguments, self.device.platform, self.small, donate=(3, 4, 5))
 
-        return self._get(("step", tile, tuple(leaf.shape for leaf in leaves)), make)
+        return self._get(("step", tile), make)
 
     def combine(self, group: int, tile: Shape) -> Kernel:
         """(states, states) → states of one group: the first are donated."""
@@ -166,16 +167,17 @@ class Kernels:
 
         return self._get(("combine", group, self._kept(group, tile)), make)
 
-    def finish(self, group: int, tile: Shape, leaves: Sequence[jax.ShapeDtypeStruct]) -> Kernel:
+    def finish(self, group: int, tile: Shape) -> Kernel:
         """(params, starts, leaves, states) → the group's results."""
 
         def make() -> Kernel:
-            arguments = (self._params_avals(), self._starts_aval(), tuple(leaves), self.group_states(group, tile))
+            leaves = _leaves(self.program.groups[group].epilogue, self._kept(group, tile))
+            arguments = (self._params_avals(), self._starts_aval(), leaves, self.group_states(group, tile))
             function = finish_function(self.program, self.program.groups[group], self._kept(group, tile))
             donate = (3,) if self._passes_on(group) else ()
             return compile_function(function, arguments, self.device.platform, True, donate=donate)
 
-        return self._get(("finish", group, self._kept(group, tile), tuple(leaf.shape for leaf in leaves)), make)
+        return self._get(("finish", group, self._kept(group, tile)), make)
 
     def _passes_on(self, group: int) -> bool:
         """Whether a group's results can be made in place of its states: as many, of the same dtypes."""
@@ -242,6 +244,15 @@ class Kernels:
         if kernel is None:
             kernel = self._local[which] = CACHE.get((self._key, which), make)
         return kernel
+
+
+def _leaves(block: Block, tile: Shape) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """What a block's leaves are on a tile, in their order."""
+    loads = {i.payload: i for i in block.instrs if i.kind == "load"}
+    return tuple(
+        jax.ShapeDtypeStruct(tuple(n if s else 1 for n, s in zip(tile, loads[k].spans, strict=True)), loads[k].dtype)
+        for k in sorted(loads)
+    )
 
 
 def _identity(fold: Fold) -> tuple[Any, ...]:

@@ -202,7 +202,7 @@ class StageRun:
     ) -> Any:
         stage = self.stage
         tile = box_shape(box)
-        kernel = stage.kernels.step(tile, [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves])
+        kernel = stage.kernels.step(tile)
         started = time.perf_counter()
         old = spares.take(tile, stage.kernels)
         out_bytes = 0 if old else sum(o.dtype.itemsize for o in stage.outputs) * int(np.prod(tile, dtype=np.int64))

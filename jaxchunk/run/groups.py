@@ -74,8 +74,7 @@ class GroupState:
         box = self.stage.box(index)
         kept_box = tuple((0, 1) if a in self.plan.dropped else span for a, span in enumerate(box))
         leaves = self.run.group_leaves(self.plan.leaves, kept_box)
-        avals = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-        kernel = self.stage.kernels.finish(self.number, box_shape(kept_box), avals)
+        kernel = self.stage.kernels.finish(self.number, box_shape(kept_box))
         size = int(np.prod(box_shape(kept_box), dtype=np.int64))
         need = sum(output.dtype.itemsize for output in self.plan.outputs) * size + int(kernel.temp_bytes or size * 8)
         with self.run.pool.holding(need):

@@ -27,6 +27,8 @@ from jaxchunk.store.stored import StoredArray
 
 # Idle blocks that stay between runs: NumPy-style loops run often.
 IDLE_SHARE = 1 / 8
+# Runs of fewer tasks are over before another thread would have helped.
+WARM_TASKS = 4
 
 
 def settle() -> None:
@@ -93,6 +95,9 @@ class Runtime:
     ) -> list[StageCounters]:
         """Run stages in order; write targets become visible at the end, if the sources are what they were."""
         counters: list[StageCounters] = []
+        # Kernels are compiled while the first chunks are read; what is wrong with one shows where it is used.
+        if sum(stage.tasks for stage in stages) > WARM_TASKS:
+            threading.Thread(target=_warm, args=(stages,), name="jaxchunk-compile", daemon=True).start()
         begun: list[Any] = []
         reserved = 0
         try:
@@ -131,6 +136,12 @@ class Runtime:
                 if isinstance(sink, ResultSink):
                     sink.end(self)
         return counters
+
+
+def _warm(stages: Sequence[Stage]) -> None:
+    for stage in stages:
+        with contextlib.suppress(Exception):
+            stage.warm()
 
 
 def _sinks(stage: Stage) -> Iterator[Any]:

@@ -54,9 +54,9 @@ class StageKernels(Protocol):
 
     device: Any
 
-    def step(self, tile: tuple[int, ...], leaves: Sequence[Any]) -> Any: ...
+    def step(self, tile: tuple[int, ...]) -> Any: ...
     def combine(self, group: int, tile: tuple[int, ...]) -> Any: ...
-    def finish(self, group: int, tile: tuple[int, ...], leaves: Sequence[Any]) -> Any: ...
+    def finish(self, group: int, tile: tuple[int, ...]) -> Any: ...
 
 
 @dataclass
@@ -150,6 +150,11 @@ class Stage:
                 index[axis] = rest % n
                 rest //= n
             yield tuple(index)
+
+    def warm(self) -> None:
+        """Compile the step kernel of a whole tile."""
+        if self.kernels is not None:
+            self.kernels.step(tuple(axis.largest for axis in self.tiles))
 
     def starts(self, box: Box) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Where the index values of a tile begin."""
