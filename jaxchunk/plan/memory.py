@@ -18,7 +18,6 @@ from jaxchunk.run.stage import GroupPlan, Leaf, Output
 from jaxchunk.run.views import Pieced
 from jaxchunk.store.stored import StoredArray
 
-
 # What a matrix product takes for panels of its operands, whatever their size.
 PANELS = 2**18
 

@@ -25,6 +25,10 @@ from jaxchunk.run.stage import Leaf, Stage, Task
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
+# Leaves of more bytes are worth the microseconds that it takes to have them back at once.
+LARGE = 2**20
+
+
 class Spares:
     """A worker's old outputs, for the next step to be written over: no first touch of fresh memory.
 
@@ -240,7 +244,12 @@ class StageRun:
         kernels = self.stage.kernels
         arrays = tuple(jax.device_put(leaf, kernels.device, may_alias=True) for leaf in leaves)
         results = kernel.call(kernels.params(), self.stage.starts(box), arrays, *states)
-        return jax.block_until_ready(results)
+        jax.block_until_ready(results)
+        del arrays
+        if sum(leaf.nbytes for leaf in leaves) > LARGE:
+            # The next step takes these blocks again, if JAX has let go of them by then.
+            self.pool.settle()
+        return results
 
     def deliver(self, output: Any, index: tuple[int, ...], box: Box, tile: Array) -> None:
         """Pass one tile of a result on, without the axes that it doesn't keep."""
