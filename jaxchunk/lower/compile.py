@@ -125,11 +125,10 @@ def temp_bytes(compiled: Any) -> int | None:
 class Kernels:
     """The kernels of one stage's program, by tile shape."""
 
-    def __init__(self, program: Program, device: jax.Device, small: bool = False) -> None:
+    def __init__(self, program: Program, device: jax.Device) -> None:
         self.program = program
         self.device = device
-        self.small = small
-        self._key = (program.key, device.platform, device.id, small)
+        self._key = (program.key, device.platform, device.id)
         self._hash = hash(self._key)
         self._local: dict[Hashable, Kernel] = {}
         vectors: dict[Any, list[Any]] = {dtype: [] for dtype in param_dtypes(program)}
@@ -153,7 +152,7 @@ class Kernels:
             leaves = _leaves(self.program.body, tile)
             arguments = (self._params_avals(), self._starts_aval(), leaves, self.spares(tile), states, carries)
             function = step_function(self.program, tile, self._target)
-            return compile_function(function, arguments, self.device.platform, self.small, donate=(3, 4, 5))
+            return compile_function(function, arguments, self.device.platform, donate=(3, 4, 5))
 
         return self._get(("step", tile), make)
 

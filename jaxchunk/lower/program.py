@@ -116,10 +116,6 @@ class Program:
         Whether a body, or a contraction, wants the tile in one piece.
     exact
         Whether the body gives blocks of shapes of its own.
-    direct
-        A body, or a contraction, wants the tile in one piece.
-    exact
-        The body gives blocks of shapes of its own.
     """
 
     body: Block

@@ -42,6 +42,7 @@ def persist_nodes(nodes: Sequence[Node]) -> list[Node]:
         if value is None:  # it existed already, or there is nothing to keep
             kept.append(node)
         else:
+            value.name = "persisted"
             source = Source(value, "persisted")
             kept.append(Node(source, (), node.grid, node.dtype, node.device))
     return kept

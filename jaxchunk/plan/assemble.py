@@ -86,11 +86,8 @@ class Assembler:
                 self._add(draft_of(node, draft.builder.anchors), room)
             return
         copied = [i for i, leaf in enumerate(stage.leaves) if self._wants_copy(stage, leaf, misfit is not None)]
-        for i in copied:
-            self._copy(draft, i, stage, room)
-        if copied:
-            stage, misfit = self._stage(draft, room)
-            stage.frees = [self.slots[draft.builder.leaves[i][0]] for i in copied]
+        if copied and self._add_by_copies(draft, copied, stage, room):
+            return
         self.stages.append(stage)
         self.problem = self.problem or misfit
 
@@ -103,10 +100,25 @@ class Assembler:
         # A chunk is decoded whole: where it doesn't fit beside the tile, the copy is read in parts.
         return reads_per_chunk(leaf, stage.tiles) > (1 if misfits else MOST_READS)
 
-    def _copy(self, draft: Draft, number: int, stage: Stage, room: int) -> None:
+    def _add_by_copies(self, draft: Draft, leaves: list[int], stage: Stage, room: int) -> bool:
+        """Make a stage in two passes; nothing is done where these don't fit either."""
+        before, views = len(self.stages), list(draft.builder.leaves)
+        fits = all([self._copy(draft, i, stage, room) for i in leaves])
+        second, misfit = self._stage(draft, room)
+        second.frees = [self.slots[draft.builder.leaves[i][0]] for i in leaves]
+        if fits and misfit is None:
+            self.stages.append(second)
+            return True
+        del self.stages[before:]
+        draft.builder.leaves[:] = views
+        self._stage(draft, room)  # its results' slots have this tiling's grids again
+        return False
+
+    def _copy(self, draft: Draft, number: int, stage: Stage, room: int) -> bool:
         """A stage before this one that reads a leaf's chunks once and keeps them on disk, uncompressed.
 
-        It is the first pass of two: both then read and write in shapes that suit them.
+        It is the first pass of two: both then read and write in shapes that suit them. Tells whether
+        it fits.
         """
         node, maps = draft.builder.leaves[number]
         axes = sorted(m.axis for m in maps if m.axis is not None)
@@ -116,11 +128,11 @@ class Assembler:
         copy = Node(Affine("copy", view), (node,), grid, node.dtype, node.device, draft.roots[0][0].where)
         self.slots[copy] = Slot(grid, node.dtype, "copy", "disk")
         first, misfit = self._stage(draft_of(copy), room)
-        self.problem = self.problem or misfit
         # Blocks that neither pass has to cut: each pass's tiles hold them whole.
         self.slots[copy].grid = tuple(_common(first.tiles[i], stage.tiles[a].largest) for i, a in enumerate(axes))
         self.stages.append(first)
         draft.builder.leaves[number] = (copy, tuple(AxisMap(a) for a in axes))
+        return misfit is None
 
     # --- one stage -------------------------------------------------------------------------------
 

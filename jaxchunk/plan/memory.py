@@ -152,24 +152,23 @@ def sink_bytes(output: Output, tile: Sequence[int], io_threads: int) -> int:
 
 def temporaries(program: Program, tile: tuple[int, ...]) -> int:
     """What a step kernel needs for itself: some sub-tiles, or whole tiles where it can't be cut."""
-    # A fold sees its operands broadcast to the piece, and makes arrays of them and of its state on the way.
-    folded = [
-        sum(d.itemsize for d in (*f.dtypes, *f.reducer.state_dtypes(f.dtypes)))
-        for f in program.folds
-        if not f.reducer.contracts
-    ]
+    whole = program.direct or subtiles(tile) is None
+    size = math.prod(tile) if whole else SUBTILE
     states = sum(_state_bytes(program, i, tile) for i in range(len(program.folds)))
+    # XLA computes most values where they are used; some are made as arrays, a few for each result.
+    alive = 4 + 2 * (len(program.folds) + len(program.outputs))
     computed = [i for i in program.body.instrs if i.kind in ("call", "whole", "scan", "index")]
-    if program.direct or subtiles(tile) is None:
-        values = sum(_spanned(i, tile) * (8 if i.kind == "scan" else 1) for i in computed)
-        # A contraction packs operands whose axes aren't in its order, and works on panels of them.
-        packed = sum(
-            _spanned(program.body.instrs[a], tile) for f in program.folds if f.reducer.contracts for a in f.args
-        )
-        panels = PANELS if packed else 4096
-        return values + packed + states + 2 * math.prod(tile) * sum(folded) + panels
-    widths = sum(i.dtype.itemsize * (8 if i.kind == "scan" else 1) for i in computed)
-    return 2 * SUBTILE * (widths + 2 * sum(folded) + 8) + states
+    values = sorted((_spanned(i, tile) if whole else size * i.dtype.itemsize for i in computed), reverse=True)
+    nbytes = states + sum(values[:alive])
+    nbytes += 7 * size * sum(i.dtype.itemsize for i in computed if i.kind == "scan")
+    for fold in program.folds:
+        if fold.reducer.contracts:
+            # A contraction packs operands whose axes aren't in its order, and works on panels of them.
+            nbytes += PANELS + sum(_spanned(program.body.instrs[a], tile) for a in fold.args)
+        else:
+            # A fold makes arrays of its operands, broadcast, and of its state on the way.
+            nbytes += 2 * size * sum(d.itemsize for d in (*fold.dtypes, *fold.reducer.state_dtypes(fold.dtypes)))
+    return nbytes + 4096
 
 
 def _spanned(instr: Instr, tile: Sequence[int]) -> int:

@@ -64,7 +64,7 @@ class Plan:
         self._assembler.assemble(drafts, [*keep, *self._remember])
         self.peak = self._assembler.peak + taken
         self.problem = self._assembler.problem
-        if self.problem is None and self.peak > self.budget:
+        if self.peak > self.budget or (self.problem is not None and 2 * self.handed_out > self.budget):
             self.problem = (
                 f"the results ({self.handed_out:,} bytes), what is kept and the way to them need {self.peak:,} bytes, "
                 f"the budget is {self.budget:,}: write large results with to_zarr, or raise host_memory"

@@ -49,9 +49,12 @@ class ChunkCache:
         self._decoding: dict[Hashable, Future[Array]] = {}
         self._lock = threading.Lock()
 
-    def wants(self, source: Any, index: tuple[int, ...]) -> bool:
+    def wants(self, source: Any, index: tuple[int, ...], nbytes: int) -> bool:
         """Whether a chunk is to be had from here, or to be kept for later runs."""
-        return id(source) in self.lasting
+        return (id(source), index) in self._lasting or self._may_last(source, nbytes)
+
+    def _may_last(self, source: Any, nbytes: int) -> bool:
+        return id(source) in self.lasting and self.kept_bytes + nbytes <= self.kept_limit
 
     def get(self, source: Any, index: tuple[int, ...], nbytes: int, uses: int, decode: Callable[[], Array]) -> Array:
         """The chunk; `uses` is how often the stage wants it in all (0: not known, kept while there is room)."""
@@ -70,6 +73,10 @@ class ChunkCache:
             if future is None:
                 own: Future[Array] = Future()
                 self._decoding[key] = own
+                lasts = self._may_last(source, nbytes)
+                if lasts:
+                    self.ledger.reserve(nbytes)
+                    self.kept_bytes += nbytes
         if future is not None:
             chunk = future.result()
             with self._lock:
@@ -78,18 +85,19 @@ class ChunkCache:
                     self._count_use(key, entry)
             return chunk
         try:
-            stamp = source.chunk_stamp(index) if id(source) in self.lasting else None
+            stamp = source.chunk_stamp(index) if lasts else None
             chunk = decode()
         except BaseException as error:
             with self._lock:
                 del self._decoding[key]
+                if lasts:
+                    self.kept_bytes -= nbytes
+                    self.ledger.unreserve(nbytes)
             own.set_exception(error)
             raise
         with self._lock:
             del self._decoding[key]
-            if key[0] in self.lasting and self.kept_bytes + nbytes <= self.kept_limit:
-                self.ledger.reserve(nbytes)
-                self.kept_bytes += nbytes
+            if lasts:
                 self._lasting[key] = _Lasting(chunk, nbytes, source, stamp)
             elif uses != 1:
                 self._insert(key, chunk, nbytes, uses - 1)

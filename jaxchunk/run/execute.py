@@ -25,6 +25,8 @@ from jaxchunk.run.stage import Leaf, Stage, Task
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
+# Set on threads that work on a task: what asks for an array there is told to ask before.
+in_task = threading.local()
 # Leaves of more bytes are worth the microseconds that it takes to have them back at once.
 LARGE = 2**20
 
@@ -127,7 +129,7 @@ class StageRun:
             self.pool.trim(self.stage.reserve)
             self.ledger.unreserve(self.grown)
             self.counters.grown_bytes = self.grown
-            self.counters.seconds = time.perf_counter() - started
+            self.counters.finish(time.perf_counter() - started, self.workers)
         if self._error is not None:
             # The blocks that the frames of a fault refer to go back, also where the fault is kept.
             traceback.clear_frames(self._error.__traceback__)
@@ -150,6 +152,13 @@ class StageRun:
                 self._error = error
 
     def _work(self) -> None:
+        in_task.active = True
+        try:
+            self._work_on()
+        finally:
+            in_task.active = False
+
+    def _work_on(self) -> None:
         spares = Spares(self.tab)
         with jax.enable_x64(True):
             while True:

@@ -33,6 +33,11 @@ class StageCounters:
     def read(self, nbytes: int, seconds: float) -> None:
         self.add(bytes_read=nbytes, read_seconds=seconds)
 
+    def finish(self, seconds: float, threads: int) -> None:
+        """The stage is over: what its threads didn't read, compute or write in they waited."""
+        self.seconds = seconds
+        self.wait_seconds = max(0.0, threads * seconds - self.read_seconds - self.compute_seconds - self.write_seconds)
+
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -68,7 +69,7 @@ class Reader:
             if isinstance(base, HostValue):
                 return base.blocks[index].reshape(shape)
             uses = self._uses(base, index)
-            if uses != 1 or self.cache.wants(base, index):
+            if uses != 1 or self.cache.wants(base, index, _chunk_bytes(base, index)):
                 return self._chunk(base, index, uses).reshape(shape)
         return None
 
@@ -105,7 +106,12 @@ class Reader:
         shape = box_shape(block_box(base.grid, index))
         whole = all(p == slice(0, n, 1) for p, n in zip(part, shape, strict=True))
         uses = self._uses(base, index)
-        if whole and uses == 1 and out.flags.c_contiguous and not self.cache.wants(base, index):
+        if (
+            whole
+            and uses == 1
+            and out.flags.c_contiguous
+            and not self.cache.wants(base, index, _chunk_bytes(base, index))
+        ):
             self._decode(base, index, out)
         else:
             out[...] = self._chunk(base, index, uses)[part]
@@ -118,8 +124,7 @@ class Reader:
             self._decode(base, index, block)
             return block
 
-        nbytes = base.dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        return self.cache.get(base, index, block_bytes(nbytes), uses, decode)
+        return self.cache.get(base, index, _chunk_bytes(base, index), uses, decode)
 
     def _decode(self, base: StoredArray, index: tuple[int, ...], out: Array) -> None:
         started = time.perf_counter()
@@ -139,6 +144,11 @@ class Reader:
             if any(leaf.view.base is base or isinstance(leaf.view.base, Pieced) for leaf in group.leaves):
                 return 0
         return uses
+
+
+def _chunk_bytes(base: StoredArray, index: tuple[int, ...]) -> int:
+    """What a decoded chunk takes as a block."""
+    return block_bytes(base.dtype.itemsize * math.prod(box_shape(block_box(base.grid, index))))
 
 
 def chunk_uses(stage: Stage, leaf: Leaf, chunk: Box) -> int:

@@ -16,13 +16,14 @@ import numpy as np
 
 from jaxchunk.config import Settings
 from jaxchunk.run.chunks import ChunkCache
-from jaxchunk.run.execute import StageRun
+from jaxchunk.run.execute import StageRun, in_task
 from jaxchunk.run.keep import Keeper
 from jaxchunk.run.ledger import Ledger
 from jaxchunk.run.pool import Pool, set_up_allocator
 from jaxchunk.run.profile import StageCounters
 from jaxchunk.run.sinks import ResultSink, ValueSink, WriteSink
 from jaxchunk.run.stage import Stage
+from jaxchunk.store.buffers import POOL as ENCODED
 from jaxchunk.store.stored import StoredArray
 
 # Idle blocks that stay between runs: NumPy-style loops run often.
@@ -46,14 +47,13 @@ class Runtime:
         self.cache = ChunkCache(self.ledger)
         self.keeper = Keeper(self.cache)
         self.lock = threading.RLock()
-        self.running = threading.local()
         self._idle_reserved = 0
         self._spill: dict[Path, Path] = {}
 
     @contextlib.contextmanager
     def run(self, settings: Settings) -> Iterator[None]:
         """One run at a time; a run inside a task is refused."""
-        if getattr(self.running, "task", False):
+        if getattr(in_task, "active", False):
             raise RuntimeError("an array was asked for inside a task of another computation: compute it before")
         with self.lock:
             self.ledger.budget = settings.budget
@@ -64,6 +64,7 @@ class Runtime:
                 yield
             finally:
                 self.cache.clear()
+                ENCODED.drop_idle()
                 self._keep_idle(int(settings.budget * IDLE_SHARE))
 
     @property

@@ -26,7 +26,6 @@ class Leaf(NamedTuple):
     view: View
     dtype: np.dtype[Any]
     spans: tuple[bool, ...]
-    direct: bool = False
 
 
 class Sink(Protocol):
