@@ -8,6 +8,7 @@ pass.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -17,7 +18,8 @@ from jaxchunk.lower.program import Fold
 from jaxchunk.plan.build import Builder, is_elementwise
 
 # XLA's compile time grows faster than a program's length; and a kernel's temporaries with its folds.
-LONGEST_CHAIN = 150
+CHAIN = 80
+LONGEST_CHAIN = 120
 LARGEST_PROGRAM = 300
 MOST_FOLDS = 80
 
@@ -102,9 +104,12 @@ def _anchors(roots: list[Node], order: list[Node]) -> set[Node]:
     anchors = {node for node in map(_beneath_views, roots) if not isinstance(node.op, Affine)}
     views = {root for root in roots if isinstance(root.op, Affine)}
     depth: dict[Node, int] = {}
+    users = Counter(operand for node in order for operand in set(node.operands))
     for node in order:
         depth[node] = 1 + max((0 if o in anchors else depth.get(o, 0) for o in node.operands), default=0)
-        if depth[node] > LONGEST_CHAIN and is_elementwise(node):
+        # A long chain is cut, best where it is narrow: at a value that several operations use.
+        long = CHAIN if users[node] > 1 else LONGEST_CHAIN
+        if depth[node] > long and is_elementwise(node):
             anchors.add(node)
         if isinstance(node.op, Concat | Reshape):
             anchors.update(base for o in node.operands for base in bases(o))

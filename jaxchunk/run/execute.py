@@ -124,7 +124,9 @@ class StageRun:
         finally:
             if self._io is not None:
                 self._io.shutdown()
+            # What refers back to this run would keep the values it read alive until garbage is collected.
             self.groups.clear()
+            del self.reader
             self.tab.close()
             self.pool.trim(self.stage.reserve)
             self.ledger.unreserve(self.grown)
