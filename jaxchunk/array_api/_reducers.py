@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -72,6 +72,11 @@ def highest(dtype: DType) -> Any:
     return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
 
 
+def _unmoved(reducer: Any, places: Mapping[int, int]) -> Any:
+    """What `moved` is where a fold doesn't depend on the numbers of axes."""
+    return reducer
+
+
 @dataclass(frozen=True)
 class Simple:
     """A fold whose state is one array of the operand's dtype, joined by one operation.
@@ -98,6 +103,7 @@ class Simple:
 
     contracts = False
     follows = ()
+    moved = _unmoved
 
     @property
     def key(self) -> Hashable:
@@ -147,6 +153,7 @@ class CountNonzero:
     name = "count_nonzero"
     contracts = False
     follows = ()
+    moved = _unmoved
 
     @property
     def key(self) -> Hashable:
@@ -195,6 +202,7 @@ class Moments:
 
     contracts = False
     follows = ()
+    moved = _unmoved
 
     @property
     def name(self) -> str:
@@ -257,6 +265,7 @@ class ArgExtreme:
 
     contracts = False
     follows = ()
+    moved = _unmoved
 
     @property
     def name(self) -> str:
@@ -323,6 +332,10 @@ class Dot:
     @property
     def follows(self) -> tuple[Axes, ...]:
         return (self.left, self.right)
+
+    def moved(self, places: Mapping[int, int]) -> Dot:
+        left, right = (tuple(places[a] for a in side if a in places) for side in (self.left, self.right))
+        return Dot(left, right)
 
     @property
     def key(self) -> Hashable:

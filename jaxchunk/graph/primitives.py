@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -30,6 +30,18 @@ class AxisMap(NamedTuple):
     step: int = 1
 
 
+def compose(inner: tuple[AxisMap, ...], outer: tuple[AxisMap, ...]) -> tuple[AxisMap, ...]:
+    """The maps of reading through `outer` what is read through `inner`."""
+    composed = []
+    for axis, offset, step in inner:
+        if axis is None:
+            composed.append(AxisMap(None, offset))
+        else:
+            a, o, s = outer[axis]
+            composed.append(AxisMap(a, offset + step * o, step * s if a is not None else 1))
+    return tuple(composed)
+
+
 class Reducer(Protocol):
     """A fold over dropped axes. States are tuples of arrays of the space's rank, dropped axes of size 1.
 
@@ -44,6 +56,9 @@ class Reducer(Protocol):
     def contracts(self) -> bool: ...
     @property
     def follows(self) -> tuple[tuple[int, ...], ...]: ...
+    def moved(self, places: Mapping[int, int]) -> Reducer:
+        """The same fold where axes have other numbers."""
+        ...
 
     @property
     def name(self) -> str: ...

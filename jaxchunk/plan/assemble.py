@@ -9,12 +9,11 @@ from typing import Any
 from jaxchunk.config import Settings
 from jaxchunk.graph.grid import Axis, Grid
 from jaxchunk.graph.node import Node
-from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source
+from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source, compose
 from jaxchunk.lower.compile import Kernels, local_device
 from jaxchunk.lower.program import Program
 from jaxchunk.plan.fuse import Draft, draft_of
 from jaxchunk.plan.memory import Need, stage_need, temporaries
-from jaxchunk.plan.simplify import compose
 from jaxchunk.plan.tile import Axes, Tiling, choose, describe, reads_per_chunk
 from jaxchunk.run.pool import block_bytes
 from jaxchunk.run.sinks import ValueSink, WriteSink
@@ -86,8 +85,17 @@ class Assembler:
                 self._add(draft_of(node, draft.builder.anchors), room)
             return
         copied = [i for i, leaf in enumerate(stage.leaves) if self._wants_copy(stage, leaf, misfit is not None)]
-        if copied and self._add_by_copies(draft, copied, stage, room):
-            return
+        if copied:
+            # Where all chunks can stay decoded beside smaller tiles, they are read once all the same.
+            chunks = sum({id(s): _decoded(s) for i in copied for s in _stored(stage.leaves[i].view.base)}.values())
+            smaller, lacking = self._stage(draft, room - chunks)
+            if lacking is None:
+                smaller.reserve -= smaller.cache
+                self._keep_chunks(smaller, chunks)
+                self.stages.append(smaller)
+                return
+            if self._add_by_copies(draft, copied, stage, room):
+                return
         self.stages.append(stage)
         self.problem = self.problem or misfit
 
@@ -103,7 +111,9 @@ class Assembler:
     def _add_by_copies(self, draft: Draft, leaves: list[int], stage: Stage, room: int) -> bool:
         """Make a stage in two passes; nothing is done where these don't fit either."""
         before, views = len(self.stages), list(draft.builder.leaves)
-        fits = all([self._copy(draft, i, stage, room) for i in leaves])
+        fits = True
+        for i in leaves:
+            fits &= self._copy(draft, i, stage, room)
         second, misfit = self._stage(draft, room)
         second.frees = [self.slots[draft.builder.leaves[i][0]] for i in leaves]
         if fits and misfit is None:

@@ -12,9 +12,8 @@ from typing import TypeAlias
 import numpy as np
 
 from jaxchunk.graph.node import Node
-from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Const, Iota, Reshape
+from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Const, Iota, Reshape, compose
 from jaxchunk.lower.program import Block, Program, Scan
-from jaxchunk.plan.simplify import compose
 
 Maps: TypeAlias = tuple[AxisMap, ...]
 

@@ -6,6 +6,7 @@ of their own each, constants by type and bits, everything else by operation and 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from jaxchunk.graph.grid import auto_grid
 from jaxchunk.graph.node import Composite, Node, postorder
-from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Const, Iota, Reshape
+from jaxchunk.graph.primitives import Affine, Blockwise, Const, Iota, Reshape, compose
+from jaxchunk.plan.select import pushed_selection
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,16 @@ class Simplifier:
         self.limits = limits
         self.known: dict[Node, Node] = {}
         self._shared: dict[Hashable, Node] = {}
+        self._users: Counter[Node] = Counter()
+
+    def _is_done(self, node: Node) -> bool:
+        return node.value is not None or node in self.known
 
     def simplify(self, roots: Iterable[Node]) -> list[Node]:
         """The canonical node of each root; a remembered value is a leaf."""
         roots = list(roots)
-        for node in postorder(roots, stop=lambda n: n.value is not None or n in self.known):
+        self._users.update(o for n in postorder(roots, stop=self._is_done) for o in n.operands)
+        for node in postorder(roots, stop=self._is_done):
             if node not in self.known:
                 self.known[node] = self._canonical(node)
         return [self.known[root] for root in roots]
@@ -49,6 +56,10 @@ class Simplifier:
         node = _with(node, operands)
         if isinstance(node.op, Affine):
             node = _composed(node)
+            if isinstance(node.op, Affine) and node.value is None:
+                selection = pushed_selection(node, lambda n: self._users[n] <= 1)
+                if selection is not None:
+                    return self.simplify([selection])[0]
         elif isinstance(node.op, Reshape):
             node = self._pushed(node)
         return self._share(_key(node), node)
@@ -117,18 +128,6 @@ def _composed(node: Node) -> Node:
         return node
     op = Affine(outer.name, compose(inner.op.maps, outer.maps))
     return Node(op, inner.operands, node.grid, node.dtype, node.device, node.where)
-
-
-def compose(inner: tuple[AxisMap, ...], outer: tuple[AxisMap, ...]) -> tuple[AxisMap, ...]:
-    """The maps of reading through `outer` what is read through `inner`."""
-    composed = []
-    for axis, offset, step in inner:
-        if axis is None:
-            composed.append(AxisMap(None, offset))
-        else:
-            a, o, s = outer[axis]
-            composed.append(AxisMap(a, offset + step * o, step * s if a is not None else 1))
-    return tuple(composed)
 
 
 def _carries_reshape(node: Node) -> bool:
