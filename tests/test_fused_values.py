@@ -18,17 +18,16 @@ ROWS = [16_385, 20_000, 24_576, 32_768, 32_769, 33_000, 40_000, 50_000]
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("rows", ROWS)
 def test_a_small_matrix_times_many_rows_squared_and_summed(rows: int, dtype: str) -> None:
-    i = xp.arange(rows * 3, dtype=dtype, chunks=(rows * 3,))
+    kind = getattr(xp, dtype)
+    i = xp.arange(rows * 3, dtype=kind, chunks=(rows * 3,))
     v = xp.reshape((i * 7919) % 1009, (rows, 3))
-    w = xp.astype(xp.reshape(xp.arange(9.0) % 5 + 1, (3, 3)), dtype)
+    w = xp.astype(xp.reshape(xp.arange(9.0) % 5 + 1, (3, 3)), kind)
     r = xp.sum(xp.matmul(w, xp.matrix_transpose(v)) ** 2, axis=0)
-    n = ((np.arange(rows * 3, dtype=dtype) * 7919) % 1009).reshape(rows, 3).astype(np.float64)
+    # In the dtype's own arithmetic: in float32 the product is rounded before the remainder is taken.
+    i_n = np.arange(rows * 3, dtype=dtype)
+    n = np.remainder(i_n * i_n.dtype.type(7919), i_n.dtype.type(1009)).reshape(rows, 3).astype(np.float64)
     m = (np.arange(9.0) % 5 + 1).reshape(3, 3)
     rtol = 1e-12 if dtype == "float64" else 2e-5
-    if dtype == "float32" and rows * 3 * 7919 > 2**24:
-        # The products are rounded before the remainder: the values are those of float32 arithmetic.
-        n = np.remainder(np.arange(rows * 3, dtype=dtype) * np.float32(7919), np.float32(1009)).reshape(rows, 3)
-        n = n.astype(np.float64)
     np.testing.assert_allclose(r.compute(), ((n @ m.T) ** 2).sum(1), rtol=rtol)
 
 

@@ -14,6 +14,7 @@ from jaxchunk.lower.compile import Kernels, local_device
 from jaxchunk.lower.program import Program
 from jaxchunk.plan.fuse import Draft, draft_of
 from jaxchunk.plan.memory import Need, stage_need, temporaries
+from jaxchunk.plan.strips import interleave
 from jaxchunk.plan.tile import Axes, Tiling, choose, describe, reads_per_chunk
 from jaxchunk.run.pool import block_bytes
 from jaxchunk.run.sinks import ValueSink, WriteSink
@@ -71,6 +72,7 @@ class Assembler:
             for stage in self.stages[first:]:
                 self._live[stage.number] = live[i]
             self.stages[-1].frees += [self.slots[node] for node, last in last_use.items() if last == i]
+        interleave(self.stages, self.room - max(live))
 
     @property
     def peak(self) -> int:

@@ -71,6 +71,8 @@ def leaf_read_bytes(stage: Stage, leaf: Any) -> int:
             nbytes *= axis.largest
         else:
             nbytes *= min(axis.length, stage.space[m.axis] * abs(m.step))
+    if stage.strip_of is not None and any(other.view.base is base for other in stage.strip_of.leaves):
+        return 0  # the stage it takes turns with has decoded it
     times = 1.0 if stage.cache >= nbytes else reads_per_chunk(leaf, stage.tiles)
     return int(nbytes * times)
 
@@ -111,6 +113,7 @@ def explain(plan: Plan) -> str:
             f"{stage.in_flight} in flight, {size(s['device_bytes'])} (modelled); "
             f"reads {size(s['bytes_read'])}, writes {size(s['bytes_written'] + s['spilled_bytes'])}; "
             f"{s['seconds']:.3g} s, bound by {s['bound_by']}   [{stage.where}]"
+            + (f", strip by strip with {number - 1}" if stage.strip_of is not None else "")
         )
         if plan.measured is not None and number < len(plan.measured):
             m = plan.measured[number]

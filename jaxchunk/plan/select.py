@@ -77,13 +77,13 @@ def _fold(inner: Node, maps: Maps, node: Node) -> Node:
     for operand, axes in zip(inner.operands, op.maps, strict=True):
         view: list[AxisMap] = []
         follows: list[int] = []
-        for a in axes:
-            m = AxisMap(None) if a is None else chosen.get(a, AxisMap(a))
-            if a is None or m.axis is None:
+        for followed in axes:
+            m = AxisMap(None) if followed is None else chosen.get(followed, AxisMap(followed))
+            if followed is None or m.axis is None:
                 view.append(AxisMap(None, m.offset))
             else:
                 view.append(AxisMap(len(follows), m.offset, m.step))
-                follows.append(places[a])
+                follows.append(places[followed])
         grid = auto_grid([space[a] for a in follows], operand.dtype.itemsize)
         operands.append(Node(Affine("select", tuple(view)), (operand,), grid, operand.dtype, inner.device, inner.where))
         new_maps.append(tuple(follows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeAlias
 
@@ -75,6 +75,8 @@ class StageRun:
     ----------
     on_task
         Called after each task with (stage, tasks done).
+    turn
+        The stages that take turns with this one, itself included: they share decoded chunks.
     """
 
     def __init__(
@@ -83,16 +85,16 @@ class StageRun:
         ledger: Ledger,
         pool: Pool,
         cache: ChunkCache,
-        on_task: Callable[[Stage, int], None] = lambda stage, done: None,
+        on_task: Callable[[Stage, int], None],
+        turn: Sequence[Stage],
     ) -> None:
         self.stage, self.ledger, self.pool, self.cache = stage, ledger, pool, cache
         self.on_task = on_task
         self.counters = StageCounters(stage.name)
         self.workers = max(1, min(stage.in_flight, stage.tasks))
         self._io = ThreadPoolExecutor(stage.io_threads, "jaxchunk-io") if stage.io_threads > 1 else None
-        self.reader = Reader(stage, pool, cache, self.counters, self.spread)
+        self.reader = Reader(turn, pool, cache, self.counters, self.spread)
         self.groups = [GroupState(self, number) for number in range(len(stage.groups))]
-        self._tasks = stage.task_list()
         self._lock = threading.Lock()
         self._done = 0
         self._error: BaseException | None = None
@@ -109,8 +111,13 @@ class StageRun:
         for future in futures:
             future.result()
 
-    def run(self) -> StageCounters:
+    def __enter__(self) -> StageRun:
+        return self
+
+    def run(self, strip: tuple[int, ...] = ()) -> None:
+        """Do the stage's tasks, or those of one strip."""
         started = time.perf_counter()
+        self._tasks = self.stage.task_list(strip)
         try:
             if self.workers == 1:
                 self._work()
@@ -122,21 +129,24 @@ class StageRun:
                     thread.start()
                 self._join(threads)
         finally:
-            if self._io is not None:
-                self._io.shutdown()
-            # What refers back to this run would keep the values it read alive until garbage is collected.
-            self.groups.clear()
-            del self.reader
-            self.tab.close()
-            self.pool.trim(self.stage.reserve)
-            self.ledger.unreserve(self.grown)
-            self.counters.grown_bytes = self.grown
-            self.counters.finish(time.perf_counter() - started, self.workers)
+            self.counters.seconds += time.perf_counter() - started
         if self._error is not None:
             # The blocks that the frames of a fault refer to go back, also where the fault is kept.
             traceback.clear_frames(self._error.__traceback__)
             raise self._error
-        return self.counters
+
+    def __exit__(self, *_: object) -> None:
+        """Give back whatever the stage still holds."""
+        if self._io is not None:
+            self._io.shutdown()
+        # What refers back to this run would keep the values it read alive until garbage is collected.
+        self.groups.clear()
+        del self.reader
+        self.tab.close()
+        self.pool.trim(self.stage.reserve)
+        self.ledger.unreserve(self.grown)
+        self.counters.grown_bytes = self.grown
+        self.counters.finish(self.workers)
 
     def _join(self, threads: list[threading.Thread]) -> None:
         try:

@@ -33,10 +33,10 @@ class StageCounters:
     def read(self, nbytes: int, seconds: float) -> None:
         self.add(bytes_read=nbytes, read_seconds=seconds)
 
-    def finish(self, seconds: float, threads: int) -> None:
+    def finish(self, threads: int) -> None:
         """The stage is over: what its threads didn't read, compute or write in they waited."""
-        self.seconds = seconds
-        self.wait_seconds = max(0.0, threads * seconds - self.read_seconds - self.compute_seconds - self.write_seconds)
+        busy = self.read_seconds + self.compute_seconds + self.write_seconds
+        self.wait_seconds = max(0.0, threads * self.seconds - busy)
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -33,12 +33,16 @@ class Reader:
 
     Parameters
     ----------
+    stages
+        Those that share decoded chunks: the stage itself, and what takes turns with it.
     spread
         Runs a list of independent jobs, perhaps on several threads, and waits for them.
     """
 
-    def __init__(self, stage: Stage, pool: Pool, cache: ChunkCache, counters: Any, spread: Spread = in_turn) -> None:
-        self.stage, self.pool, self.cache, self.counters, self.spread = stage, pool, cache, counters, spread
+    def __init__(
+        self, stages: Sequence[Stage], pool: Pool, cache: ChunkCache, counters: Any, spread: Spread = in_turn
+    ) -> None:
+        self.stages, self.pool, self.cache, self.counters, self.spread = stages, pool, cache, counters, spread
 
     def leaf(self, leaf: Leaf, box: Box) -> Array:
         """A leaf's tile with the space's axes, size 1 on those it doesn't follow."""
@@ -135,14 +139,15 @@ class Reader:
     def _uses(self, base: StoredArray, index: tuple[int, ...]) -> int:
         """How many tile reads of this stage meet a chunk; 0 where that can't be told by arithmetic."""
         uses = 0
-        for leaf in self.stage.leaves:
-            if leaf.view.base is base:
-                uses += chunk_uses(self.stage, leaf, block_box(base.grid, index))
-            elif isinstance(leaf.view.base, Pieced) and _reads(leaf.view.base, base):
-                return 0
-        for group in self.stage.groups:
-            if any(leaf.view.base is base or isinstance(leaf.view.base, Pieced) for leaf in group.leaves):
-                return 0
+        for stage in self.stages:
+            for leaf in stage.leaves:
+                if leaf.view.base is base:
+                    uses += chunk_uses(stage, leaf, block_box(base.grid, index))
+                elif isinstance(leaf.view.base, Pieced) and _reads(leaf.view.base, base):
+                    return 0
+            for group in stage.groups:
+                if any(leaf.view.base is base or isinstance(leaf.view.base, Pieced) for leaf in group.leaves):
+                    return 0
         return uses
 
 

@@ -87,6 +87,17 @@ class Runtime:
             self._idle_reserved = self.pool.mapped
             self.ledger.reserved += self._idle_reserved
 
+    def _take_turns(self, turn: list[Stage], on_task: Callable[[Stage, int], None]) -> list[StageCounters]:
+        with contextlib.ExitStack() as stack:
+            runs = [
+                stack.enter_context(StageRun(stage, self.ledger, self.pool, self.cache, on_task, turn))
+                for stage in turn
+            ]
+            for strip in turn[0].strips() if len(turn) > 1 else [()]:
+                for run in runs:
+                    run.run(strip)
+        return [run.counters for run in runs]
+
     def execute(
         self,
         stages: Sequence[Stage],
@@ -102,21 +113,22 @@ class Runtime:
         begun: list[Any] = []
         reserved = 0
         try:
-            for stage in stages:
-                self.pool.trim(stage.reserve)
+            for turn in _turns(stages):
+                needed = turn[0].reserve
+                self.pool.trim(needed)
                 self.ledger.unreserve(reserved)
-                self.ledger.reserve(stage.reserve)
-                reserved = stage.reserve
-                for sink in _sinks(stage):
+                self.ledger.reserve(needed)
+                reserved = needed
+                for sink in (sink for stage in turn for sink in _sinks(stage)):
                     if isinstance(sink, ValueSink):
                         sink.slot.begin(self.ledger, lambda: self.directory(settings.spill))
                     else:
                         sink.begin(self)
                     begun.append(sink)
-                self.cache.limit = stage.cache
-                counters.append(StageRun(stage, self.ledger, self.pool, self.cache, on_task).run())
+                self.cache.limit = turn[0].cache
+                counters += self._take_turns(turn, on_task)
                 self.cache.clear()
-                for slot in stage.frees:
+                for slot in (slot for stage in turn for slot in stage.frees):
                     slot.free()
             for source in sources:
                 source.check()
@@ -143,6 +155,17 @@ def _warm(stages: Sequence[Stage]) -> None:
     for stage in stages:
         with contextlib.suppress(Exception):
             stage.warm()
+
+
+def _turns(stages: Sequence[Stage]) -> list[list[Stage]]:
+    """Stages that run by themselves, and pairs of those that take turns."""
+    turns: list[list[Stage]] = []
+    for stage in stages:
+        if stage.strip_of is not None:
+            turns[-1].append(stage)
+        else:
+            turns.append([stage])
+    return turns
 
 
 def _sinks(stage: Stage) -> Iterator[Any]:

@@ -90,6 +90,8 @@ class Stage:
         Bytes that the stage may hold at any moment, results that outlive it left out.
     in_flight, io_threads
         Tasks at once, and threads that each reads and writes its chunks on.
+    strip_of
+        The stage before this one, where the two take turns strip by strip of that one's outer axes.
     temporaries
         What a step kernel is taken to need where the compiler doesn't say.
     cache
@@ -118,6 +120,7 @@ class Stage:
     indices: list[tuple[int, int, int]] = field(default_factory=list)
     frees: list[Any] = field(default_factory=list)
     flops: float = 0.0
+    strip_of: Stage | None = None
 
     @property
     def steps(self) -> int:
@@ -128,13 +131,15 @@ class Stage:
     def tasks(self) -> int:
         return math.prod(self.tiles[a].nblocks for a in self.outer) * self.parts
 
-    def task_list(self) -> Iterator[Task]:
-        """Tasks in order, made as they are wanted."""
-        number = 0
-        for outer in itertools.product(*(range(self.tiles[a].nblocks) for a in self.outer)):
+    def task_list(self, strip: tuple[int, ...] = ()) -> Iterator[Task]:
+        """Tasks in order, made as they are wanted; of those of one strip of the first outer axes."""
+        for rest in itertools.product(*(range(self.tiles[a].nblocks) for a in self.outer[len(strip) :])):
             for part in range(self.parts):
-                yield Task(number, outer, part)
-                number += 1
+                yield Task(strip + rest, part)
+
+    def strips(self) -> Iterator[tuple[int, ...]]:
+        """The index of each tile of the outer axes."""
+        return itertools.product(*(range(self.tiles[a].nblocks) for a in self.outer))
 
     def steps_of(self, task: Task) -> Iterator[tuple[int, ...]]:
         """The tile index of each of a task's steps."""
@@ -167,6 +172,5 @@ class Stage:
 
 
 class Task(NamedTuple):
-    number: int
     outer: tuple[int, ...]
     part: int
