@@ -44,8 +44,8 @@ def test_steps_cost_the_same_from_the_third_on(side: int) -> None:
 
 @pytest.mark.parametrize("steps", [24, pytest.param(50, marks=pytest.mark.long)])
 def test_an_array_of_twice_the_budget_is_read_again_but_not_written_again_and_again(steps: int) -> None:
-    z = synthetic_array((512, 512), (32, 512), "float64", lambda i, j: 0.5 + (i * 512 + j) % 1000 / 1000)
-    nbytes = 512 * 512 * 8
+    z = synthetic_array((1024, 1024), (32, 1024), "float64", lambda i, j: 0.5 + (i * 1024 + j) % 1000 / 1000)
+    nbytes = 1024 * 1024 * 8
     with jc.config.set(host_memory=nbytes // 2):
         _, figures = _loop(jc.from_zarr(z), steps)
     for step, f in enumerate(figures):
