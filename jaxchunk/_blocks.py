@@ -17,6 +17,7 @@ from jaxchunk.array_api._dtypes import as_dtype
 from jaxchunk.graph.grid import Axis, Grid
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Blockwise
+from jaxchunk.run.execute import inside_task
 
 Shape = tuple[int, ...]
 
@@ -76,7 +77,7 @@ def map_blocks(function: Callable[..., Any], *args: Any, dtype: Any = None, **kw
     dtypes = [node.dtype for node in nodes] + ([] if wanted is None else [wanted])
     # As the user's own JAX would trace it, but that 64-bit arrays aren't narrowed.
     wide = jax.numpy.zeros(()).dtype == np.float64 or any(_is_wide(d) for d in dtypes)
-    with jax.enable_x64(bool(wide)):
+    with jax.enable_x64(bool(wide)), inside_task():
         traces = {shapes: _Trace(call, shapes, [n.dtype for n in nodes]) for shapes in layout.block_shapes()}
     return Array(_node(getattr(function, "__name__", type(function).__name__), traces, layout, nodes))
 

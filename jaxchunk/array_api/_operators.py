@@ -20,7 +20,12 @@ Binary = Callable[[Any, Any], "Array"]
 
 
 def _known(other: object) -> bool:
-    """Whether an operator takes this operand; it leaves others to the operand's own operators."""
+    """Whether an operator takes this operand; it leaves others to the operand's own operators.
+
+    NumPy arrays have none for ours, and what NumPy says then helps nobody.
+    """
+    if isinstance(other, np.ndarray):
+        raise TypeError("an operand is a NumPy array: make it a jaxchunk array by asarray")
     return isinstance(other, Operand | Scalar | np.generic)
 
 

@@ -271,6 +271,12 @@ def lift(fold: Fold, values: list[Array], sizes: tuple[int, ...], lanes: int = 1
         return merge_last(fold, lift(fold, values, sizes, 128))
     elif lanes == 1:
         state = fold.reducer.lift(args, fold.dropped)
+    elif sizes[last] % lanes:
+        # The loop's remainder: one lane of its own, beside others that hold nothing.
+        one = fold.reducer.lift(args, fold.dropped)
+        rest = identity(fold, (*state_sizes(fold, sizes, lanes)[:-1], lanes - 1))
+        one = tuple(broadcast(s, state_sizes(fold, sizes)) for s in one)
+        state = tuple(lax.concatenate([s, r], s.ndim - 1) for s, r in zip(one, rest, strict=True))
     elif lanes == sizes[last]:
         state = fold.reducer.lift(args, tuple(a for a in fold.dropped if a != last))
     else:

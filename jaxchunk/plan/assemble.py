@@ -15,7 +15,7 @@ from jaxchunk.lower.program import Program
 from jaxchunk.plan.fuse import Draft, draft_of
 from jaxchunk.plan.memory import Need, stage_need, temporaries
 from jaxchunk.plan.strips import interleave
-from jaxchunk.plan.tile import Axes, Tiling, choose, describe, reads_per_chunk
+from jaxchunk.plan.tile import MOST_CUTS, Axes, choose, cuts_per_chunk, describe, reads_per_chunk
 from jaxchunk.run.pool import block_bytes
 from jaxchunk.run.sinks import ValueSink, WriteSink
 from jaxchunk.run.stage import GroupPlan, Leaf, Output, Stage
@@ -163,7 +163,12 @@ class Assembler:
             traced = None if moving else program
             return stage_need(traced, leaves, outputs, groups, tiles, outer, parts, in_flight, io)
 
-        tiling, fits = choose(axes, outer, inner, room, threads, axes.contraction, need, draft.ordered is not None)
+        def sane(tiles: Grid) -> bool:
+            stored = (leaf for leaf in leaves if isinstance(leaf.view.base, StoredArray))
+            return all(cuts_per_chunk(leaf, tiles) <= MOST_CUTS for leaf in stored)
+
+        ordered = draft.ordered is not None
+        tiling, fits = choose(axes, outer, inner, room, threads, axes.contraction, need, ordered, sane)
         root = draft.roots[0][0]
         stage = Stage(
             number=len(self.stages),
@@ -192,20 +197,16 @@ class Assembler:
                 if isinstance(sink, ValueSink):
                     sink.slot.grid = output.grid if output.grid is not None else stage.kept_grid(output.kept)
         self._keep_chunks(stage, room - stage.reserve)
-        return stage, None if fits else self._misfit(stage, tiling, room)
+        return stage, None if fits else self._misfit(stage, room)
 
-    def _misfit(self, stage: Stage, tiling: Tiling, room: int) -> str:
-        lacking = tiling.need.total(tiling.in_flight) - room
-        tile = "×".join(str(axis.largest) for axis in tiling.tiles) or "1"
-        exact = (
-            " (its blocks are given by the user's function: rechunk to smaller ones)"
-            if any(o.grid is not None for o in stage.outputs)
-            else ""
-        )
+    def _misfit(self, stage: Stage, room: int) -> str:
+        tile = "×".join(str(axis.largest) for axis in stage.tiles) or "1"
+        exact = ""
+        if any(output.grid is not None for output in stage.outputs):
+            exact = " (a block as map_blocks gets it: rechunk to smaller ones)"
         return (
             f"{stage.name}, asked for at {stage.where}, needs {stage.reserve:,} bytes for its smallest tile, {tile}"
-            f"{exact}; there are {max(0, room):,} of the budget of {self.settings.budget:,}. "
-            f"A budget of {self.settings.budget + lacking:,} bytes (host_memory) would do."
+            f"{exact}; there are {max(0, room):,} of the budget of {self.settings.budget:,}"
         )
 
     def _results(self, draft: Draft) -> tuple[list[Output], list[GroupPlan]]:

@@ -71,15 +71,17 @@ def exists(node: Node) -> bool:
     return node.value is not None or isinstance(node.op, Source)
 
 
-def stages(roots: Iterable[Node], wishes: Iterable[Node] = ()) -> list[Draft]:
+def stages(roots: Iterable[Node], wishes: Iterable[Node] = ()) -> tuple[list[Draft], set[Node]]:
     """The stages that make the roots, in an order in which each reads only what earlier ones made.
 
-    `wishes` are nodes that become results as well, where a stage computes them anyway.
+    `wishes` are nodes that become results as well, where a stage computes them anyway. The second
+    result are the nodes at which long chains were cut.
     """
     roots = list(dict.fromkeys(roots))
     wanted = set(roots)
     order = list(postorder(roots, stop=exists))
-    anchors = _anchors(roots, order)
+    cuts = _cuts(roots, order)
+    anchors = _anchors(roots, order, cuts)
     levels: dict[Node, int] = {}
     drafts: list[Draft] = []
     for node in order:
@@ -96,21 +98,27 @@ def stages(roots: Iterable[Node], wishes: Iterable[Node] = ()) -> list[Draft]:
             draft.level = max((levels[base] + 1 for base in draft.reads() if base in levels), default=0)
             any(_join(old, node, draft, anchors) for old in drafts)
     drafts.sort(key=lambda draft: draft.level)
-    return drafts
+    return drafts, cuts
 
 
-def _anchors(roots: list[Node], order: list[Node]) -> set[Node]:
-    # A view that is asked for is made, but who else uses it looks through it.
-    anchors = {node for node in map(_beneath_views, roots) if not isinstance(node.op, Affine)}
-    views = {root for root in roots if isinstance(root.op, Affine)}
+def _cuts(roots: list[Node], order: list[Node]) -> set[Node]:
+    """Where long chains are cut: best where they are narrow, at values that several operations use."""
+    cuts: set[Node] = set()
     depth: dict[Node, int] = {}
     users = Counter(operand for node in order for operand in set(node.operands))
     for node in order:
-        depth[node] = 1 + max((0 if o in anchors else depth.get(o, 0) for o in node.operands), default=0)
-        # A long chain is cut, best where it is narrow: at a value that several operations use.
-        long = CHAIN if users[node] > 1 else LONGEST_CHAIN
-        if depth[node] > long and is_elementwise(node):
-            anchors.add(node)
+        depth[node] = 1 + max((0 if o in cuts else depth[o] for o in node.operands if o in depth), default=0)
+        if depth[node] > (CHAIN if users[node] > 1 else LONGEST_CHAIN) and is_elementwise(node) and node not in roots:
+            cuts.add(node)
+    return cuts
+
+
+def _anchors(roots: list[Node], order: list[Node], cuts: set[Node]) -> set[Node]:
+    # A view that is asked for is made, but who else uses it looks through it.
+    anchors = {node for node in map(_beneath_views, roots) if not isinstance(node.op, Affine)}
+    views = {root for root in roots if isinstance(root.op, Affine)}
+    anchors |= cuts
+    for node in order:
         if isinstance(node.op, Concat | Reshape):
             anchors.update(base for o in node.operands for base in bases(o))
         op = node.op

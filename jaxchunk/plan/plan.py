@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,11 @@ class Plan:
         values = {id(node.value): node.value for node in self._read if isinstance(node.value, HostValue)}
         taken = persisted + sum(value.reserved for value in values.values()) + self.handed_out
         wishes = self._rememberable(simplifier)
-        drafts = stages(live, wishes)
+        drafts, cuts = stages(live, wishes)
+        # A chain that was cut goes on from there the next time, too: a loop's past isn't computed again.
+        for node, canonical in simplifier.known.items():
+            if canonical in cuts:
+                wishes.setdefault(canonical, []).append(node)
         made = {node for draft in drafts for node, _, _ in draft.roots}
         self._remember = {node: users for node, users in wishes.items() if node in made}
         keep = [node for node, request in zip(self._wanted, self.requests, strict=True) if isinstance(request, Keep)]
@@ -64,7 +69,8 @@ class Plan:
         self._assembler.assemble(drafts, [*keep, *self._remember])
         self.peak = self._assembler.peak + taken
         self.problem = self._assembler.problem
-        if self.peak > self.budget or (self.problem is not None and 2 * self.handed_out > self.budget):
+        fits = self.problem is None
+        if (fits and self.peak > self.budget) or (not fits and 2 * self.handed_out > self.budget):
             self.problem = (
                 f"the results ({self.handed_out:,} bytes), what is kept and the way to them need {self.peak:,} bytes, "
                 f"the budget is {self.budget:,}: write large results with to_zarr, or raise host_memory"
@@ -143,13 +149,23 @@ class Plan:
             Where the budget, or what is kept, has changed since the plan was made.
         """
         if self.problem is not None:
-            raise MemoryBudgetError(self.problem)
+            raise MemoryBudgetError(f"{self.problem}. {self._advice()}")
         if config.get().budget != self.budget:
             now = config.get().budget
             raise RuntimeError(f"planned for {self.budget:,} bytes, and the budget is {now:,}: plan again")
         machine = runtime()
         with machine.run(self.settings):
             return self._run(machine, on_task or (lambda stage, done: None))
+
+    def _advice(self) -> str:
+        """A budget that would do, found by planning with larger and larger ones."""
+        budget = self.budget
+        for _ in range(60):
+            budget += -(-budget // 8)
+            enough = replace(self.settings, host_memory=budget, device_memory=None)
+            if Plan(self.requests, enough, self._persisted).problem is None:
+                return f"A budget of {budget:,} bytes (host_memory) would do."
+        return "No larger budget was found that would do."
 
     def _run(self, machine: Runtime, on_task: Callable[[Stage, int], None]) -> list[Any]:
         started = time.perf_counter()
@@ -184,9 +200,8 @@ class Plan:
         machine.keeper.drop_unused(self._read)
         kept = {node: slot.take() for node, slot in self._assembler.slots.items() if slot.value is not None}
         for node, users in self._remember.items():
-            value = kept.get(node)
-            if isinstance(value, HostValue):
-                machine.keeper.remember(users, value)
+            if node in kept:
+                machine.keeper.remember(users, kept[node])
         answers: list[Any] = []
         for request, node in zip(self.requests, self._wanted, strict=True):
             if isinstance(request, Keep):

@@ -18,6 +18,8 @@ DOT_SIDE = 4096
 DOT_LEAST = 256
 # An operand of fewer bytes is read again and again without any harm.
 LIGHT = 16 * 2**20
+# A chunk is decoded whole: cutting it into more tiles than this saves nothing any more.
+MOST_CUTS = 64
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ def choose(
     single: bool,
     need: Callable[[Grid, Sequence[int], int, int, int], Need],
     ordered: bool,
+    sane: Callable[[Grid], bool],
 ) -> tuple[Tiling, bool]:
     """The first candidate that fits in the room, and whether one did (else the smallest).
 
@@ -172,10 +175,14 @@ def choose(
         One task at a time, since its kernel takes all cores itself.
     need
         Of (tiles, outer, parts, tasks in flight, I/O threads of each).
+    sane
+        Whether a tile grid doesn't cut stored chunks so often that reading would never end.
     """
     tiling = None
     for tile in candidates(axes, room // 2):
         tiles = grid_of(axes, tile)
+        if tiling is not None and not sane(tiles):
+            break
         tasks = math.prod(tiles[a].nblocks for a in outer)
         steps = math.prod(tiles[a].nblocks for a in inner)
         parts = 1 if ordered or single else max(1, min(steps, -(-PARTS // max(1, tasks))))
@@ -192,16 +199,22 @@ def choose(
 
 def reads_per_chunk(leaf: Leaf, tiles: Grid) -> float:
     """How often a source's chunk is decoded for the tiles of a stage, if none is kept: 1 is best."""
+    times = cuts_per_chunk(leaf, tiles)
+    for spans, tile in zip(leaf.spans, tiles, strict=True):
+        times *= 1 if spans else tile.nblocks
+    return times
+
+
+def cuts_per_chunk(leaf: Leaf, tiles: Grid) -> float:
+    """How many tiles share a chunk, in the mean."""
     base: Any = leaf.view.base
     times = 1.0
-    spanned = set()
     for m, axis in zip(leaf.view.maps, base.grid, strict=True):
         if m.axis is None or not axis.runs:
             continue
-        spanned.add(m.axis)
         tile = tiles[m.axis]
         # Each cut between tiles that isn't one between chunks has one more chunk read twice.
-        met = 0
+        met = 0.0
         at = 0
         for count, size in tile.runs:
             span = size * abs(m.step)
@@ -212,9 +225,6 @@ def reads_per_chunk(leaf: Leaf, tiles: Grid) -> float:
                 met += count * (span - 1) / axis.largest + count
             at += count * size
         times *= max(1.0, met / max(1, len(axis.overlapping(*_extent(m, tile.length, axis.length)))))
-    for a, tile in enumerate(tiles):
-        if a not in spanned:
-            times *= tile.nblocks
     return times
 
 

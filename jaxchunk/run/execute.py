@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ import jax
 import numpy as np
 
 from jaxchunk.errors import MemoryBudgetError
-from jaxchunk.graph.grid import Box, block_box, box_shape
+from jaxchunk.graph.grid import Box, box_shape
 from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.groups import GroupState
 from jaxchunk.run.ledger import Ledger
@@ -27,6 +28,19 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 # Set on threads that work on a task: what asks for an array there is told to ask before.
 in_task = threading.local()
+
+
+@contextlib.contextmanager
+def inside_task() -> Iterator[None]:
+    """While a task runs, or a function is traced for one."""
+    before = getattr(in_task, "active", False)
+    in_task.active = True
+    try:
+        yield
+    finally:
+        in_task.active = before
+
+
 # Leaves of more bytes are worth the microseconds that it takes to have them back at once.
 LARGE = 2**20
 
@@ -164,11 +178,8 @@ class StageRun:
                 self._error = error
 
     def _work(self) -> None:
-        in_task.active = True
-        try:
+        with inside_task():
             self._work_on()
-        finally:
-            in_task.active = False
 
     def _work_on(self) -> None:
         spares = Spares(self.tab)
@@ -230,7 +241,7 @@ class StageRun:
         kernel = stage.kernels.step(tile)
         started = time.perf_counter()
         old = spares.take(tile, stage.kernels)
-        out_bytes = 0 if old else sum(o.dtype.itemsize for o in stage.outputs) * int(np.prod(tile, dtype=np.int64))
+        out_bytes = 0 if old else sum(output.nbytes(index, box) for output in stage.outputs)
         carry_bytes = sum(c.nbytes for c in carries)
         temp_bytes = self.temporaries(kernel)
         with self.pool.holding(out_bytes + 2 * carry_bytes + temp_bytes):
@@ -275,14 +286,11 @@ class StageRun:
     def deliver(self, output: Any, index: tuple[int, ...], box: Box, tile: Array) -> None:
         """Pass one tile of a result on, without the axes that it doesn't keep."""
         kept_index = tuple(index[a] for a in output.kept)
-        if output.grid is not None:
-            kept_box = block_box(output.grid, kept_index)
-        else:
-            kept_box = tuple(box[a] for a in output.kept)
-            shape = box_shape(kept_box)
-            if tile.shape != shape:
-                full = tuple(b - a if x in output.kept else 1 for x, (a, b) in enumerate(box))
-                tile = np.broadcast_to(tile, full).reshape(shape)
+        kept_box = output.box(index, box)
+        shape = box_shape(kept_box)
+        if output.grid is None and tile.shape != shape:
+            full = tuple(b - a if x in output.kept else 1 for x, (a, b) in enumerate(box))
+            tile = np.broadcast_to(tile, full).reshape(shape)
         for sink in output.sinks:
             sink.put(kept_index, kept_box, tile, self)
 

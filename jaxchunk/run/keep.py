@@ -14,7 +14,7 @@ from typing import Any
 from jaxchunk.graph.node import Node
 from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.pool import block_bytes
-from jaxchunk.run.values import HostValue
+from jaxchunk.run.values import DiskValue, HostValue
 
 # Shares of the budget: all remembered values together, and each one of them.
 REMEMBERED_SHARE = 1 / 4
@@ -34,11 +34,11 @@ class Keeper:
         """Bytes reserved for remembered values."""
         return sum({id(value): value.reserved for _, value in self._values()}.values())
 
-    def _values(self) -> list[tuple[Node, HostValue]]:
+    def _values(self) -> list[tuple[Node, HostValue | DiskValue]]:
         nodes = [ref() for ref in self._nodes.values()]
-        return [(n, n.value) for n in nodes if n is not None and isinstance(n.value, HostValue)]
+        return [(n, n.value) for n in nodes if n is not None and isinstance(n.value, HostValue | DiskValue)]
 
-    def remember(self, nodes: Iterable[Node], value: HostValue) -> None:
+    def remember(self, nodes: Iterable[Node], value: HostValue | DiskValue) -> None:
         """Have nodes (equal ones, made more than once) stand for a value from now on."""
         for node in nodes:
             node.value = value

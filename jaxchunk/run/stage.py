@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from jaxchunk.graph.grid import Axis, Box, Grid, block_box
+from jaxchunk.graph.grid import Axis, Box, Grid, block_box, box_shape
 from jaxchunk.run.views import View
 
 
@@ -46,6 +46,16 @@ class Output:
     dtype: np.dtype[Any]
     sinks: list[Any] = field(default_factory=list)
     grid: Grid | None = None
+
+    def box(self, index: Sequence[int], box: Box) -> Box:
+        """Where a tile of the stage lies in the result."""
+        if self.grid is not None:
+            return block_box(self.grid, [index[a] for a in self.kept])
+        return tuple(box[a] for a in self.kept)
+
+    def nbytes(self, index: Sequence[int], box: Box) -> int:
+        """Bytes of the result's tile."""
+        return self.dtype.itemsize * math.prod(box_shape(self.box(index, box)))
 
 
 class StageKernels(Protocol):

@@ -89,6 +89,7 @@ class DiskValue:
     """Blocks in one raw file, each at its own offset; the file goes when nobody refers to the value."""
 
     tier = "disk"
+    reserved = 0
 
     def __init__(self, grid: Grid, dtype: np.dtype[Any], name: str, directory: Path) -> None:
         self.grid, self.dtype, self.name = grid, dtype, name
