@@ -32,6 +32,17 @@ def compute(*arrays: Array | Write) -> tuple[Any, ...]:
     ------
     MemoryBudgetError
         Before anything runs, where results or the way to them need more than the budget.
+    SourceChangedError
+        A stored source was replaced since it was opened.
+    TypeError
+        For what is neither an array nor a lazy write.
+    Exception
+        What storage, codecs or a user's function raise, with a note of the operation and the user's line.
+
+    Notes
+    -----
+    The NumPy arrays count until the run ends, and are the caller's own from then on. Write results
+    that are too large for that with `to_zarr`.
 
     Examples
     --------
@@ -46,6 +57,22 @@ def compute(*arrays: Array | Write) -> tuple[Any, ...]:
 def plan(*arrays: Array | Write) -> Plan:
     """How arrays and lazy writes would be computed; nothing runs, nothing is compiled.
 
+    Parameters
+    ----------
+    *arrays
+        As for `compute`.
+
+    Returns
+    -------
+    Plan
+        Under the settings in force now. One that doesn't fit the budget is a plan as well:
+        `Plan.explain` says why, and `Plan.run` raises `MemoryBudgetError`.
+
+    Raises
+    ------
+    TypeError
+        For what is neither an array nor a lazy write.
+
     Examples
     --------
     >>> import jaxchunk as jc, jaxchunk.array_api as xp
@@ -56,12 +83,29 @@ def plan(*arrays: Array | Write) -> Plan:
 
 
 def persist(*arrays: Array) -> Array | tuple[Array, ...]:
-    """Compute arrays now and keep them, in memory where the budget has room and on disk otherwise.
+    """Compute arrays now, in one run, and keep them.
+
+    Parameters
+    ----------
+    *arrays
+        Arrays.
 
     Returns
     -------
     Array or tuple of Array
-        As many as were given. They are sources: what they were made from is let go.
+        As many as were given, of the same shapes, dtypes and chunks. They are sources: what they were
+        made from is let go.
+
+    Raises
+    ------
+    MemoryBudgetError, SourceChangedError, TypeError
+        As for `compute`.
+
+    Notes
+    -----
+    Values are kept in memory while they, and what else lives then, take at most half of what the budget
+    has left, else in a file below `spill_directory`. In memory they count against the budget of every
+    later run, as long as they or arrays made from them are held.
 
     Examples
     --------
@@ -78,8 +122,25 @@ def persist(*arrays: Array) -> Array | tuple[Array, ...]:
 def from_array(values: Any, *, chunks: ChunksLike | None = None) -> Array:
     """A lazy array of a NumPy array, or of anything else that `asarray` takes.
 
-    A NumPy array of more than 1 MiB isn't copied: it is read tile by tile whenever something is
-    computed from it, so it is not to be changed before.
+    Parameters
+    ----------
+    values
+        A NumPy array of more than 1 MiB isn't copied: it is read tile by tile whenever something is
+        computed from it, so it is not to be changed before. `asarray(values, copy=True)` copies it.
+    chunks
+        How the array is cut, as for `rechunk`; by default into blocks of at most 16 MiB.
+
+    Returns
+    -------
+    Array
+        Of the same shape and dtype. Memory of the caller's isn't counted in the budget.
+
+    Raises
+    ------
+    TypeError
+        For dtypes that the array API doesn't have.
+    ValueError
+        For chunks that don't fit the shape, and for ragged lists.
 
     Examples
     --------
@@ -91,7 +152,23 @@ def from_array(values: Any, *, chunks: ChunksLike | None = None) -> Array:
 
 
 def rechunk(x: Array, chunks: ChunksLike) -> Array:
-    """The same array cut otherwise: `x.rechunk(chunks)`.
+    """The same array cut otherwise: `x.rechunk(chunks)`. Lazy.
+
+    Parameters
+    ----------
+    x
+        An array.
+    chunks
+        A block size for all axes; or one entry an axis, each a block size, -1 for the whole axis, None
+        for as it is, "auto" or a list of sizes; or a dict of some axes' entries; or "auto", for blocks
+        of at most 16 MiB.
+
+    Raises
+    ------
+    ValueError
+        Sizes that are 0, negative or don't add up to the axis; too many entries or too few.
+    TypeError
+        Sizes that are no integers; `x` is no jaxchunk array.
 
     Examples
     --------

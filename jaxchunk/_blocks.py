@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
 from jax import lax
 
+from jaxchunk._jaxpr import live_bytes, primitives
 from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._conversion import from_numpy
 from jaxchunk.array_api._dtypes import as_dtype
@@ -54,8 +56,12 @@ def map_blocks(function: Callable[..., Any], *args: Any, dtype: Any = None, **kw
 
     Notes
     -----
-    Blocks are never cut or joined. Where one is too large for the budget, the error says so:
-    `rechunk` before. Arrays that the function captures are read once, and counted.
+    Blocks are never cut or joined. Where one is too large for the budget, computing raises
+    `MemoryBudgetError`: `rechunk` before. Arrays that the function captures are given to every call, and
+    counted with it.
+
+    The function is traced in the user's own JAX configuration, with 64-bit types where that has them or
+    an array or `dtype` is 64 bits wide. Functions that compute the same share a kernel.
 
     Examples
     --------
@@ -147,8 +153,9 @@ class _Trace:
         self.shape: Shape = tuple(out.shape)
         self.dtype = as_dtype(np.dtype(out.dtype))
 
-    def digest(self) -> Hashable:
-        """Of what the program does: its lowered text, in which every constant stands by its bits."""
+    @cached_property
+    def lowered(self) -> str:
+        """The program's text, in which every constant stands by its bits."""
         consts = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self.jaxpr.constvars]
         avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self.jaxpr.invars]
 
@@ -156,8 +163,11 @@ class _Trace:
             return jax.core.eval_jaxpr(self.jaxpr, values[: len(consts)], *values[len(consts) :])
 
         with jax.enable_x64(True):
-            text = jax.jit(flat).lower(*consts, *avals).as_text()
-        return hashlib.sha256(text.encode()).hexdigest()
+            return jax.jit(flat).lower(*consts, *avals).as_text()
+
+    def digest(self) -> Hashable:
+        """Of what the program does."""
+        return hashlib.sha256(self.lowered.encode()).hexdigest()
 
     def __call__(self, captured: Sequence[Any], blocks: Sequence[Any]) -> Any:
         (out,) = jax.core.eval_jaxpr(self.jaxpr, captured, *blocks)
@@ -178,7 +188,18 @@ def _node(name: str, traces: dict[tuple[Shape, ...], _Trace], layout: _Layout, n
 
     key = tuple(trace.digest() for trace in traces.values())
     whole = tuple(range(len(layout.grid), len(layout.space)))
-    op = Blockwise(name, body, key, layout.space, tuple(maps), whole=whole, exact=True, flops=10.0)
+    op = Blockwise(
+        name,
+        body,
+        key,
+        layout.space,
+        tuple(maps),
+        whole=whole,
+        exact=True,
+        flops=10.0,
+        primitives=tuple(w for trace in traces.values() for w in primitives(trace.jaxpr, trace.lowered)),
+        body_bytes=max(live_bytes(trace.jaxpr) for trace in traces.values()),
+    )
     return Node(op, (*nodes, *captured), grid, first.dtype)
 
 

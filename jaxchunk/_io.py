@@ -30,17 +30,24 @@ def from_zarr(source: Any, *, chunks: ChunksLike | None = None, missing: str = "
     Returns
     -------
     Array
-        Reading it notices when the stored array is replaced (`SourceChangedError`), but not when
-        others change single chunks in place.
+        Lazy, of the stored shape and dtype (in the machine's byte order). Whenever something is
+        computed from it, the chunks that this needs are read.
 
     Raises
     ------
     FileNotFoundError
         There is no such array.
     ValueError
-        It is a group (the message lists its arrays), or `chunks` don't fit the shape.
+        It is a group (the message lists its arrays), its metadata can't be used (an unknown codec,
+        say), or `chunks` don't fit the shape.
     TypeError
-        Its dtype isn't one of the array API's.
+        Its dtype isn't one of the array API's, or `source` is no place.
+
+    Notes
+    -----
+    A chunk is decoded whole, so the least memory that a computation needs is one decoded chunk and its
+    encoded bytes. Computing notices when the stored array is replaced (`SourceChangedError`), but not
+    when others change single chunks in place. Damaged chunks raise `StorageError`.
 
     Examples
     --------
@@ -77,27 +84,42 @@ def to_zarr(
         The array.
     path
         Where: a local path, a URL or a Zarr store. In a local directory the array appears when it
-        is complete; one that it replaces is whole until then.
+        is complete; one that it replaces is whole until then. In other stores it is written in place.
     chunks
         Of the stored array. By default those of `x`, where they are regular, else "auto".
     shards
         The shape of a shard, a multiple of the chunk; by default there are none.
     overwrite
-        Whether an array that is there is replaced.
+        Whether an array that is there is replaced. Anything else that is there never is.
     region
         Slices of an array that is there already, which are written in place; their edges lie on
         edges of its chunks (shards) or at its end.
     compute
-        False gives a lazy write, for `compute`, `plan` and `store`.
+        True computes and writes before it returns. False computes nothing and gives a lazy write, for
+        `compute` and `plan`.
+
+    Returns
+    -------
+    None, or a lazy write
+        The latter for ``compute=False``.
 
     Raises
     ------
     FileExistsError
-        There is something, and `overwrite` is False.
+        There is something, and `overwrite` is False; or it isn't an array.
     ValueError
         Chunks, shards or a region that don't fit; writing in place over what is read.
+    TypeError
+        `x` is no jaxchunk array, or a region's array has another dtype.
     MemoryBudgetError
-        Before anything runs.
+        Before anything runs, where it doesn't fit the budget.
+    SourceChangedError
+        A stored source was replaced since it was opened. What was at `path` is still there.
+
+    Notes
+    -----
+    A task holds whole chunks (shards, where there are some) and their encoding: smaller ones take
+    less memory.
 
     Examples
     --------
@@ -117,7 +139,9 @@ def to_zarr(
 
 
 def store(arrays: Sequence[Array], paths: Sequence[Any], *, overwrite: bool = False) -> None:
-    """Store several arrays in one run that shares their work: a source they have in common is read once.
+    """Compute several arrays and store them in one run that shares their work.
+
+    A source that they have in common is read once, where the budget has room for one pass.
 
     Parameters
     ----------
@@ -125,6 +149,11 @@ def store(arrays: Sequence[Array], paths: Sequence[Any], *, overwrite: bool = Fa
         As many of the one as of the other; each as in `to_zarr`.
     overwrite
         As in `to_zarr`. All targets appear at the end of the run.
+
+    Raises
+    ------
+    ValueError
+        More arrays than paths, or the other way round. Everything else is as for `to_zarr`.
 
     Examples
     --------

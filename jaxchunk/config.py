@@ -36,11 +36,11 @@ class Settings:
         Budgets in bytes, or None: on a CPU there is one pool, `host_memory` or, where only that is
         given, `device_memory`; with neither, half of the memory that the process may use.
     spill_directory
-        Where intermediates go that memory doesn't hold.
+        Where intermediates go that memory doesn't hold; None stands for the directory of temporary files.
     threads
         Threads that compute and do I/O together; None stands for the number of cores.
     progress
-        True shows a progress bar, False doesn't, None shows it on a terminal.
+        True shows a progress bar, False doesn't, None shows it on a terminal for longer runs.
     """
 
     device_memory: int | None = None
@@ -62,12 +62,14 @@ class Settings:
 
     @property
     def cores(self) -> int:
+        """How many threads compute."""
         if self.threads is not None:
             return self.threads
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     @property
     def spill(self) -> Path:
+        """The directory below which intermediates are spilled."""
         return Path(self.spill_directory or tempfile.gettempdir())
 
 
@@ -129,12 +131,15 @@ class set:
     Parameters
     ----------
     **changes
-        Fields of :class:`Settings`. Memory as bytes or texts such as "512 MiB".
+        Fields of :class:`Settings`: `host_memory`, `device_memory`, `spill_directory`, `threads`,
+        `progress`. Memory as bytes or texts such as "512 MiB". None stands for the default.
 
     Raises
     ------
     ValueError
-        Budgets that are 0, negative, NaN or of an unknown unit; unknown settings.
+        Budgets that are 0, negative, NaN or of an unknown unit; no threads; unknown settings.
+    TypeError
+        Values of another type.
 
     Examples
     --------
@@ -163,7 +168,20 @@ class set:
 
 
 def get() -> Settings:
-    """The settings in force here and now."""
+    """The settings in force here and now.
+
+    Raises
+    ------
+    ValueError
+        A budget in the environment that is no number of bytes.
+
+    Examples
+    --------
+    >>> import jaxchunk as jc
+    >>> with jc.config.set(threads=1):
+    ...     jc.config.get().cores
+    1
+    """
     settings = _process
     changes: dict[str, Any] = {}
     for name in ("device_memory", "host_memory", "spill_directory"):

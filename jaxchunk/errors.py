@@ -11,16 +11,21 @@ class MemoryBudgetError(MemoryError):
     """A computation needs more memory than its budget; raised before anything runs.
 
     The message names the operation, the user's line, what it needs, what there is and what would
-    make it fit.
+    make it fit. Where a kernel turns out to need more than was planned for it, and the budget has no room
+    left, it is raised during the run and calls that a fault of the library.
     """
 
 
 class SourceChangedError(RuntimeError):
-    """A stored array was replaced or rewritten after it was opened."""
+    """A stored array was replaced, removed or written to through this library after it was opened.
+
+    Open it again to read what is there now.
+    """
 
 
 class StorageError(OSError):
-    """A chunk could not be read or written: the message names array, chunk and key.
+    """Stored bytes are damaged, or absent where they have to be there: the message names array, chunk and key.
 
-    The store's own exception is its ``__cause__``.
+    What a codec raised is its ``__cause__``. Where the storage itself fails, its own exception arrives
+    instead, with array, chunk and key in a note.
     """

@@ -49,15 +49,13 @@ def test_diamonds_over_any_axis_read_twice_and_spill_nothing_large(axis: int | N
     with budget(3 * MIB), jc.profile() as p:
         value = float(xp.sum(xp.abs(x - getattr(xp, statistic)(x, axis=axis))))
     n = z.store.values(((0, 1024), (0, 1024)))
-    expected = np.abs(n - getattr(np, statistic)(n, axis=axis)).sum() if axis != 1 else None
-    if axis == 1:  # the statistic of a row runs along the columns, as in NumPy's broadcasting
-        expected = np.abs(n - getattr(np, statistic)(n, axis=1)).sum()
+    expected = np.abs(n - getattr(np, statistic)(n, axis=axis)).sum()
     assert value == pytest.approx(float(expected), rel=1e-12)
     assert max(z.store.counts.gets.values()) <= 2
     assert p.to_dict()["spilled_bytes"] <= n.nbytes / 16
 
 
-def test_two_diamonds_on_end_read_the_source_four_times_at_most() -> None:
+def test_two_diamonds_on_end_read_the_source_three_times_at_most() -> None:
     z = synthetic_array((1024, 512), (128, 128), "float64", lambda i, j: (i * i + 3 * j) % 101)
     x = jc.from_zarr(z)
     with budget(2 * MIB), jc.profile() as p:

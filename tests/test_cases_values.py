@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def test_running_sums_along_either_axis_of_more_rows_than_a_tile(axis: int, dtyp
     rng = np.random.default_rng(1)
     n = rng.integers(-9, 10, (700, 300)).astype(dtype)
     x = xp.asarray(n, chunks=(90, 64))
-    with budget(MIB):
+    with budget(3 * MIB):  # of which the result takes 1.6 at most
         c = xp.cumulative_sum(x, axis=axis)
         # The standard sums small integers in the default integer dtype.
         np.testing.assert_array_equal(c.compute(), np.cumsum(n, axis=axis, dtype=c.dtype))
@@ -83,10 +84,8 @@ def test_an_array_written_anew_under_the_same_path_is_another_one(tmp_path: Path
     b = jc.from_zarr(path)
     np.testing.assert_array_equal(b.compute(), np.ones((4, 4)))
     # What was opened before: its own values, if they are remembered, or an error that says why not.
-    try:
+    with contextlib.suppress(SourceChangedError):
         assert not a.compute().any()
-    except SourceChangedError:
-        pass
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (5, 7)])
@@ -247,7 +246,7 @@ def test_a_large_captured_array_is_an_argument(length: int) -> None:
         np.testing.assert_allclose(value, np.broadcast_to(n.mean() + np.fft.fft(n)[:1000].real, (64, 1000)), rtol=1e-9)
         return plan, p.to_dict(), n.nbytes
 
-    with budget(64 * length + 16 * MIB):
+    with budget(256 * length + 16 * MIB):
         plan, first, nbytes = run(0)
         assert plan.to_dict()["peak_bytes"] >= nbytes
         assert first["compile_seconds"] < (1.0 if length > 10**6 else 5.0)

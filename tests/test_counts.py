@@ -64,7 +64,9 @@ def test_widening_for_a_moment_neither_spills_nor_reads_twice(shape: Any, chunks
         pytest.param(10_000_000, 1000, 999, marks=pytest.mark.long),
     ],
 )
-def test_coprime_chunks_there_and_back_read_little_more_than_the_data(tmp_path: Path, length: int, a: int, b: int) -> None:
+def test_coprime_chunks_there_and_back_read_little_more_than_the_data(
+    tmp_path: Path, length: int, a: int, b: int
+) -> None:
     z = synthetic_array((length,), (a,), "float64", lambda i: i)
     whole = 8 * length
     with budget(4 * MIB):

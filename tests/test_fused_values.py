@@ -1,4 +1,4 @@
-"""Fused kernels on large blocks: compilers have been wrong from some row on, or crashed, where small arrays were right."""
+"""Fused kernels on large blocks: compilers have been wrong, or crashed, where small arrays were right."""
 
 from __future__ import annotations
 

@@ -83,6 +83,16 @@ class Scanner(Protocol):
     def scan(self, carry: Any, value: Any, axis: int) -> tuple[Any, Any]: ...
 
 
+class Work(NamedTuple):
+    """One of JAX's primitives in a body, and the bytes that one call of the library that does it works on.
+
+    None stands for the largest of the body's operands and result on a tile.
+    """
+
+    name: str
+    nbytes: int | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Blockwise:
     """A body over an index space.
@@ -114,6 +124,12 @@ class Blockwise:
         Rough operations an element of the space, for the cost model.
     body_dtype
         What the body gives, where that isn't the result's dtype (a fold's).
+    primitives
+        What a body that wants its axes whole is made of: libraries take memory that the compiler
+        doesn't know of.
+    body_bytes
+        Of such a body, the bytes of its own values that live at once in its largest block; 0 where
+        they are few.
     """
 
     name: str
@@ -130,6 +146,8 @@ class Blockwise:
     literal: bool = False
     flops: float = 1.0
     body_dtype: np.dtype[Any] | None = None
+    primitives: tuple[Work, ...] = ()
+    body_bytes: int = 0
 
     @property
     def key(self) -> Hashable:

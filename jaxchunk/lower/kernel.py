@@ -70,9 +70,9 @@ def evaluate(
             args = [values[a] for a in instr.args]
             values.append(instr.payload(*args))
         elif instr.kind == "whole":
-            function, maps = instr.payload
-            blocks = [broadcast(values[a], followed(tile, m)) for a, m in zip(instr.args, maps, strict=True)]
-            values.append(function(*blocks))
+            op = instr.payload
+            blocks = [broadcast(values[a], followed(tile, m)) for a, m in zip(instr.args, op.maps, strict=True)]
+            values.append(op.body(*blocks))
         elif instr.kind == "literal":
             values.append(instr.payload)
         elif instr.kind == "scan":

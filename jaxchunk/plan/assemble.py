@@ -13,7 +13,7 @@ from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshap
 from jaxchunk.lower.compile import Kernels, local_device
 from jaxchunk.lower.program import Program
 from jaxchunk.plan.fuse import Draft, draft_of
-from jaxchunk.plan.memory import Need, stage_need, temporaries
+from jaxchunk.plan.memory import Need, scratch, stage_need, temporaries
 from jaxchunk.plan.strips import interleave
 from jaxchunk.plan.tile import MOST_CUTS, Axes, choose, cuts_per_chunk, describe, reads_per_chunk
 from jaxchunk.run.pool import block_bytes
@@ -158,10 +158,12 @@ class Assembler:
         axes = self._axes(draft, leaves, everything)
         outer, inner = _loops(draft, outputs, groups)
         threads = self.settings.cores
+        root = draft.roots[0][0]
+        device = local_device(root.device)
 
         def need(tiles: Grid, outer: Sequence[int], parts: int, in_flight: int, io: int) -> Need:
             traced = None if moving else program
-            return stage_need(traced, leaves, outputs, groups, tiles, outer, parts, in_flight, io)
+            return stage_need(traced, leaves, outputs, groups, tiles, outer, parts, in_flight, io, device.platform)
 
         def sane(tiles: Grid) -> bool:
             stored = (leaf for leaf in leaves if isinstance(leaf.view.base, StoredArray))
@@ -169,7 +171,7 @@ class Assembler:
 
         ordered = draft.ordered is not None
         tiling, fits = choose(axes, outer, inner, room, threads, axes.contraction, need, ordered, sane)
-        root = draft.roots[0][0]
+        tile = tuple(max(1, axis.largest) for axis in tiling.tiles)
         stage = Stage(
             number=len(self.stages),
             name="+".join(list(builder.operations)[-4:]) or root.op.name,
@@ -183,11 +185,12 @@ class Assembler:
             leaves=leaves,
             outputs=outputs,
             groups=groups,
-            kernels=None if moving else Kernels(program, local_device(root.device)),
+            kernels=None if moving else Kernels(program, device),
             ordered=draft.ordered,
             in_flight=tiling.in_flight,
             io_threads=tiling.io_threads,
-            temporaries=0 if moving else temporaries(program, tuple(max(1, a.largest) for a in tiling.tiles)),
+            temporaries=0 if moving else temporaries(program, tile),
+            scratch=0 if moving else scratch(program, tile, device.platform),
             reserve=tiling.need.total(tiling.in_flight),
             indices=program.indices,
             flops=builder.flops * math.prod(draft.space),

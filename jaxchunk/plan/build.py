@@ -104,7 +104,7 @@ class Builder:
         self.program.exact = op.exact
         key = ("whole", op.name, op.body_key) if op.body_key is not None else None
         spans = [a not in op.whole for a in range(self.program.rank)]
-        return self.program.body.add("whole", key, args, (op.body, op.maps), node.dtype, spans)
+        return self.program.body.add("whole", key, args, op, node.dtype, spans)
 
     def _operand_values(self, node: Node, op: Blockwise, bodied: bool = True) -> list[int]:
         values = []

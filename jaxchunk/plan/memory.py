@@ -12,6 +12,7 @@ import numpy as np
 from jaxchunk.graph.grid import Grid
 from jaxchunk.lower.kernel import SUBTILE, state_sizes, subtiles
 from jaxchunk.lower.program import Instr, Program
+from jaxchunk.plan.scratch import scratch_bytes
 from jaxchunk.run.pool import block_bytes
 from jaxchunk.run.sinks import WriteSink
 from jaxchunk.run.stage import GroupPlan, Leaf, Output
@@ -43,6 +44,7 @@ def stage_need(
     parts: int,
     in_flight: int,
     io_threads: int,
+    platform: str,
 ) -> Need:
     """The bound for one way to tile a stage.
 
@@ -50,6 +52,8 @@ def stage_need(
     ----------
     io_threads
         How many chunks a task may decode or encode at once.
+    platform
+        Where its kernels run.
     """
     tile = tuple(max(1, axis.largest) for axis in tiles)
     tiles_read = sum(leaf_bytes(leaf, tile) for leaf in leaves)
@@ -62,7 +66,7 @@ def stage_need(
     held = sum(states) * (2 if program.direct else 1) + 4 * sum(_carry_bytes(program, tile))
     # Old outputs stay while the next step's leaves are read.
     held += sum(output_bytes(output, tile) for output in outputs)
-    step = tiles_read + held + max(reading, writing + temporaries(program, tile))
+    step = tiles_read + held + max(reading, writing + temporaries(program, tile) + scratch(program, tile, platform))
     finish = shared = 0
     for group in groups:
         kept = tuple(1 if a in group.dropped else n for a, n in enumerate(tile))
@@ -157,6 +161,7 @@ def temporaries(program: Program, tile: tuple[int, ...]) -> int:
     states = sum(_state_bytes(program, i, tile) for i in range(len(program.folds)))
     # XLA computes most values where they are used; some are made as arrays, a few for each result.
     alive = 4 + 2 * (len(program.folds) + len(program.outputs))
+    states += sum(i.payload.body_bytes for i in program.body.instrs if i.kind == "whole")
     computed = [i for i in program.body.instrs if i.kind in ("call", "whole", "scan", "index")]
     values = sorted((_spanned(i, tile) if whole else size * i.dtype.itemsize for i in computed), reverse=True)
     nbytes = states + sum(values[:alive])
@@ -169,6 +174,17 @@ def temporaries(program: Program, tile: tuple[int, ...]) -> int:
             # A fold makes arrays of its operands, broadcast, and of its state on the way.
             nbytes += 2 * size * sum(d.itemsize for d in (*fold.dtypes, *fold.reducer.state_dtypes(fold.dtypes)))
     return nbytes + 4096
+
+
+def scratch(program: Program, tile: tuple[int, ...], platform: str) -> int:
+    """What libraries take beneath the compiler while a step kernel runs: it reports none of it."""
+    instrs = program.body.instrs
+    most = 0
+    for instr in instrs:
+        if instr.kind == "whole":
+            largest = max(_spanned(i, tile) for i in (instr, *(instrs[a] for a in instr.args)))
+            most = max(most, scratch_bytes(instr.payload.primitives, largest, platform))
+    return most
 
 
 def _spanned(instr: Instr, tile: Sequence[int]) -> int:

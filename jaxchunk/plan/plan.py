@@ -31,6 +31,15 @@ from jaxchunk.store.stored import StoredArray
 class Plan:
     """How arrays and writes will be computed. Made by :func:`jaxchunk.plan`; nothing has run.
 
+    Attributes
+    ----------
+    budget, peak
+        The budget it was made for, and an upper bound of what the run takes of it; in bytes.
+    problem
+        Why it doesn't fit, or None.
+    seconds
+        How long making it took.
+
     Examples
     --------
     >>> import jaxchunk as jc, jaxchunk.array_api as xp
@@ -72,7 +81,8 @@ class Plan:
         fits = self.problem is None
         if (fits and self.peak > self.budget) or (not fits and 2 * self.handed_out > self.budget):
             self.problem = (
-                f"the results ({self.handed_out:,} bytes), what is kept and the way to them need {self.peak:,} bytes, "
+                f"the results asked for at {self._wanted[0].where} ({self.handed_out:,} bytes), what is kept and the "
+                f"way to them need {self.peak:,} bytes, "
                 f"the budget is {self.budget:,}: write large results with to_zarr, or raise host_memory"
             )
         self.measured: list[StageCounters] | None = None
@@ -129,15 +139,31 @@ class Plan:
     # --- using it ----------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures, for machines: bytes, seconds; `stages` in the order in which they run."""
+        """All figures, for machines; nothing runs.
+
+        `budget`, `fits`, `peak_bytes` (on a CPU equal to `peak_host_bytes` and `peak_device_bytes`),
+        `runtime_allowance`, `bytes_read`, `bytes_written`, `spilled_bytes`, in bytes; and `stages` in the
+        order in which they run, each with `name`, `operations`, `where`, `grid` (runs of (count, size)
+        of tiles along each axis), `tile`, `tasks`, `in_flight`, `device_bytes`, `host_bytes`,
+        `bytes_read`, `bytes_written`, `spilled_bytes`, `flops`, `seconds`, `bound_by`. All of it is
+        modelled; seconds by fixed rates.
+        """
         return to_dict(self)
 
     def explain(self) -> str:
-        """The plan as a text; it works for a plan that doesn't fit, too."""
+        """The plan as a text, for people; it works for a plan that doesn't fit, too.
+
+        A line for each stage, modelled; after `run` a second one, measured.
+        """
         return explain(self)
 
     def run(self, on_task: Callable[[Stage, int], None] | None = None) -> list[Any]:
-        """Compute: one entry per request, an array, or None for a write.
+        """Compute: one entry per request, a NumPy array, or None for a write.
+
+        Parameters
+        ----------
+        on_task
+            Called after each task, from its thread, with the stage and how many of its tasks are done.
 
         Raises
         ------

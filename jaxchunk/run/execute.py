@@ -183,7 +183,8 @@ class StageRun:
 
     def _work_on(self) -> None:
         spares = Spares(self.tab)
-        with jax.enable_x64(True):
+        # Asked for while the user traces a function with JAX, values are computed and not traced.
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
             while True:
                 with self._lock:
                     task = next(self._tasks, None) if self._error is None else None
@@ -269,7 +270,7 @@ class StageRun:
                     )
                 self.ledger.reserve(lacking)
                 self.grown += lacking
-        return nbytes
+        return nbytes + stage.scratch
 
     def call(self, kernel: Any, box: Box, leaves: list[Array], *states: Any) -> Any:
         """Call a kernel on a tile and wait for it; aligned blocks become device arrays without a copy on a CPU."""

@@ -61,7 +61,9 @@ class Totals:
 
 
 class Profile:
-    """Measurements of all runs made inside a ``with jaxchunk.profile() as p:`` block.
+    """Measurements of all runs made inside a ``with jaxchunk.profile() as p:`` block, on any thread.
+
+    Blocks may be nested: each has all runs within it.
 
     Examples
     --------
@@ -86,7 +88,14 @@ class Profile:
         _open.remove(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures: bytes and seconds, `stages` one dict per stage that ran."""
+        """All figures, in bytes and seconds: peaks are the largest of all runs, the others sums.
+
+        `runs`, `seconds` (wall), `plan_seconds`, `compile_seconds`, `kernels_compiled`; `ledger_peak_bytes`
+        (held), `reserved_peak_bytes`, `planned_peak_bytes`; `bytes_read` and `bytes_written` (of stored
+        arrays, decoded), `spilled_bytes`, `handed_out_bytes`; and `stages`, a dict for each stage that
+        ran, with its `name`, `tasks`, wall `seconds`, and seconds summed over threads: `read_seconds`,
+        `compute_seconds`, `write_seconds`, `wait_seconds`.
+        """
         return {**asdict(self.totals), "stages": [stage.to_dict() for stage in self.stages]}
 
 

@@ -104,6 +104,8 @@ class Stage:
         The stage before this one, where the two take turns strip by strip of that one's outer axes.
     temporaries
         What a step kernel is taken to need where the compiler doesn't say.
+    scratch
+        What it takes besides, unknown to the compiler.
     cache
         Bytes for decoded chunks that several tasks want.
     """
@@ -126,6 +128,7 @@ class Stage:
     io_threads: int = 1
     reserve: int = 0
     temporaries: int = 0
+    scratch: int = 0
     cache: int = 0
     indices: list[tuple[int, int, int]] = field(default_factory=list)
     frees: list[Any] = field(default_factory=list)

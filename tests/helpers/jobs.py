@@ -56,11 +56,13 @@ def many_sums(length: int, chunk: int, columns: int, nbytes: int) -> list[int]:
     """A sum for each pair of columns: siblings that would keep all their temporaries if they were one kernel."""
     d = [xp.astype(xp.arange(length, chunks=(chunk,)) % (k + 3), xp.uint8) for k in range(columns)]
     with budget(nbytes):
-        return [int(v) for v in jc.compute(*(xp.sum(xp.astype(a, xp.int64) * xp.astype(b, xp.int64)) for a in d for b in d))]
+        return [
+            int(v) for v in jc.compute(*(xp.sum(xp.astype(a, xp.int64) * xp.astype(b, xp.int64)) for a in d for b in d))
+        ]
 
 
 def rechunked(shape: list[int], chunks: list[int], target: list[int], nbytes: int, compressor: str | None) -> Any:
-    """An array that takes no room, rechunked into a store that keeps some windows: whether these are right, and counts."""
+    """An array that takes no room, rechunked into a store that keeps some windows: are they right? And counts."""
     source = synthetic_array(shape, chunks, "float32", PATTERNS[len(shape)], compressor=compressor)
     sink = sink_store([-(-n // c) for n, c in zip(shape, target, strict=True)])
     with budget(nbytes):
