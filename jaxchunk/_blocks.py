@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Hashable, Sequence
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -19,7 +18,6 @@ from jaxchunk.array_api._dtypes import as_dtype
 from jaxchunk.graph.grid import Axis, Grid
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Blockwise
-from jaxchunk.run.execute import inside_task
 
 Shape = tuple[int, ...]
 
@@ -83,7 +81,7 @@ def map_blocks(function: Callable[..., Any], *args: Any, dtype: Any = None, **kw
     dtypes = [node.dtype for node in nodes] + ([] if wanted is None else [wanted])
     # As the user's own JAX would trace it, but that 64-bit arrays aren't narrowed.
     wide = jax.numpy.zeros(()).dtype == np.float64 or any(_is_wide(d) for d in dtypes)
-    with jax.enable_x64(bool(wide)), inside_task():
+    with jax.enable_x64(bool(wide)):
         traces = {shapes: _Trace(call, shapes, [n.dtype for n in nodes]) for shapes in layout.block_shapes()}
     return Array(_node(getattr(function, "__name__", type(function).__name__), traces, layout, nodes))
 
@@ -152,10 +150,12 @@ class _Trace:
         (out,) = closed.out_avals
         self.shape: Shape = tuple(out.shape)
         self.dtype = as_dtype(np.dtype(out.dtype))
+        text = self._lowered()
+        self.digest: Hashable = hashlib.sha256(text.encode()).hexdigest()
+        self.primitives = primitives(self.jaxpr, text)
 
-    @cached_property
-    def lowered(self) -> str:
-        """The program's text, in which every constant stands by its bits."""
+    def _lowered(self) -> str:
+        """The text of what the program does, in which every constant stands by its bits."""
         consts = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self.jaxpr.constvars]
         avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self.jaxpr.invars]
 
@@ -163,11 +163,8 @@ class _Trace:
             return jax.core.eval_jaxpr(self.jaxpr, values[: len(consts)], *values[len(consts) :])
 
         with jax.enable_x64(True):
-            return jax.jit(flat).lower(*consts, *avals).as_text()
-
-    def digest(self) -> Hashable:
-        """Of what the program does."""
-        return hashlib.sha256(self.lowered.encode()).hexdigest()
+            text: str = jax.jit(flat).lower(*consts, *avals).as_text()
+        return text
 
     def __call__(self, captured: Sequence[Any], blocks: Sequence[Any]) -> Any:
         (out,) = jax.core.eval_jaxpr(self.jaxpr, captured, *blocks)
@@ -186,7 +183,7 @@ def _node(name: str, traces: dict[tuple[Shape, ...], _Trace], layout: _Layout, n
         blocks, consts = own[: len(nodes)], own[len(nodes) :]
         return traces[tuple(b.shape for b in blocks)](consts, blocks)
 
-    key = tuple(trace.digest() for trace in traces.values())
+    key = tuple(trace.digest for trace in traces.values())
     whole = tuple(range(len(layout.grid), len(layout.space)))
     op = Blockwise(
         name,
@@ -197,7 +194,7 @@ def _node(name: str, traces: dict[tuple[Shape, ...], _Trace], layout: _Layout, n
         whole=whole,
         exact=True,
         flops=10.0,
-        primitives=tuple(w for trace in traces.values() for w in primitives(trace.jaxpr, trace.lowered)),
+        primitives=tuple(work for trace in traces.values() for work in trace.primitives),
         body_bytes=max(live_bytes(trace.jaxpr) for trace in traces.values()),
     )
     return Node(op, (*nodes, *captured), grid, first.dtype)

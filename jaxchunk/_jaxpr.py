@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from jaxchunk.graph.primitives import Work
-from jaxchunk.plan.scratch import CPU, CUSTOM_CALL, fft_entry
+from jaxchunk.plan.scratch import CPU, CUSTOM_CALL, INTEGER_SORT, SORTED_BYTES, fft_entry, sort_entry
 
 Equation: TypeAlias = Any
 
@@ -59,14 +59,22 @@ def primitives(jaxpr: Jaxpr, lowered: str) -> tuple[Work, ...]:
     sizes: dict[str, int] = {}
     largest = 0
     for equation in _leaves(jaxpr):
-        name = equation.primitive.name
-        if name == "fft":
-            name = fft_entry(equation.params["fft_lengths"])
+        name = _entry(equation)
         sizes[name] = max(sizes.get(name, 0), _worked_on(equation, name))
         largest = max([largest, *(_nbytes(v) for v in (*equation.invars, *equation.outvars))])
     if _FOREIGN_CALL.search(lowered):
         sizes[CUSTOM_CALL] = largest
     return tuple(Work(name, nbytes) for name, nbytes in sizes.items())
+
+
+def _entry(equation: Equation) -> str:
+    """The name under which the scratch table has a primitive."""
+    name: str = equation.primitive.name
+    if name == "fft":
+        return fft_entry(equation.params["fft_lengths"])
+    if name == "sort":
+        return sort_entry([v.aval.dtype.kind for v in equation.invars])
+    return name
 
 
 def _leaves(jaxpr: Jaxpr) -> Iterator[Equation]:
@@ -95,9 +103,9 @@ def _worked_on(equation: Equation, name: str) -> int:
     """The bytes that one call of a library works on; see :class:`jaxchunk.plan.scratch.Scratch`."""
     avals = [v.aval for v in (*equation.invars, *equation.outvars) if hasattr(v.aval, "shape")]
     itemsize = max((a.dtype.itemsize for a in avals), default=0)
-    if name == "sort":
+    if equation.primitive.name == "sort":
         length = avals[0].shape[equation.params["dimension"]]
-        return int(len(equation.invars) * length * max(4, itemsize))
+        return int(length * (itemsize if name == INTEGER_SORT else SORTED_BYTES * len(equation.invars)))
     if equation.primitive.name == "fft":
         complex_size = max(a.dtype.itemsize * (1 if a.dtype.kind == "c" else 2) for a in avals)
         return int(max(equation.params["fft_lengths"]) * complex_size)

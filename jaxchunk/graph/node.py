@@ -69,6 +69,8 @@ class Node:
         changes: it is set and cleared by a run, under the run's lock.
     handles
         How many of the user's array objects stand for this node.
+    met
+        Whether a run has had it among its nodes.
     device
         Where tasks are pinned, or None where the planner is free to choose.
     """
@@ -79,6 +81,7 @@ class Node:
         "dtype",
         "grid",
         "handles",
+        "met",
         "op",
         "operands",
         "serial",
@@ -105,6 +108,7 @@ class Node:
         self.where = users_line() if where is None else where
         self.value: Readable | None = None
         self.handles = 0
+        self.met = False
         self.device = device
 
     @property

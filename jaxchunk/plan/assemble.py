@@ -98,6 +98,15 @@ class Assembler:
                 return
             if self._add_by_copies(draft, copied, stage, room):
                 return
+        if misfit is None and stage.cache < self._shared_chunks(stage) and not draft.builder.program.direct:
+            # Chunks that several tiles want are read again, unless smaller tiles leave room for them.
+            smaller, lacking = self._stage(draft, room // 2)
+            if lacking is None:
+                smaller.reserve -= smaller.cache
+                self._keep_chunks(smaller, room - smaller.reserve)
+                stage = smaller
+            else:
+                stage, misfit = self._stage(draft, room)
         self.stages.append(stage)
         self.problem = self.problem or misfit
 
@@ -249,6 +258,11 @@ class Assembler:
 
     def _keep_chunks(self, stage: Stage, left: int) -> None:
         """Room for decoded chunks that several tiles want."""
+        stage.cache = max(0, min(self._shared_chunks(stage), left))
+        stage.reserve += stage.cache
+
+    def _shared_chunks(self, stage: Stage) -> int:
+        """Bytes of all chunks of sources some of whose chunks several tiles want."""
         wanted = 0
         seen: set[int] = set()
         for leaf in stage.leaves:
@@ -257,8 +271,7 @@ class Assembler:
                 seen.add(id(stored))
                 if again or reads_per_chunk(leaf, stage.tiles) > 1:
                     wanted += _decoded(stored)
-        stage.cache = max(0, min(wanted, left))
-        stage.reserve += stage.cache
+        return wanted
 
     # --- what is read ----------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ pass.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from jaxchunk.graph.node import Node, postorder
@@ -18,8 +18,9 @@ from jaxchunk.lower.program import Fold
 from jaxchunk.plan.build import Builder, is_elementwise
 
 # XLA's compile time grows faster than a program's length; and a kernel's temporaries with its folds.
-CHAIN = 80
 LONGEST_CHAIN = 120
+# Operations an element that take as long as writing the element to disk and reading it.
+COSTLY = 40
 LARGEST_PROGRAM = 300
 MOST_FOLDS = 80
 
@@ -71,16 +72,18 @@ def exists(node: Node) -> bool:
     return node.value is not None or isinstance(node.op, Source)
 
 
-def stages(roots: Iterable[Node], wishes: Iterable[Node] = ()) -> tuple[list[Draft], set[Node]]:
+def stages(
+    roots: Iterable[Node], wishes: Iterable[Node] = (), met: Collection[Node] = ()
+) -> tuple[list[Draft], set[Node]]:
     """The stages that make the roots, in an order in which each reads only what earlier ones made.
 
-    `wishes` are nodes that become results as well, where a stage computes them anyway. The second
-    result are the nodes at which long chains were cut.
+    `wishes` are nodes that become results as well, where a stage computes them anyway; `met` are
+    those that an earlier run has met. The second result are the nodes at which chains were cut.
     """
     roots = list(dict.fromkeys(roots))
     wanted = set(roots)
     order = list(postorder(roots, stop=exists))
-    cuts = _cuts(roots, order)
+    cuts = _cuts(roots, order, met)
     anchors = _anchors(roots, order, cuts)
     levels: dict[Node, int] = {}
     drafts: list[Draft] = []
@@ -101,14 +104,23 @@ def stages(roots: Iterable[Node], wishes: Iterable[Node] = ()) -> tuple[list[Dra
     return drafts, cuts
 
 
-def _cuts(roots: list[Node], order: list[Node]) -> set[Node]:
-    """Where long chains are cut: best where they are narrow, at values that several operations use."""
+def _cuts(roots: list[Node], order: list[Node], met: Collection[Node]) -> set[Node]:
+    """Where long chains are cut, so that their values are kept.
+
+    A loop's values are met run after run: cut at one that several operations use, as soon as
+    computing it again costs more than writing and reading it. Any other chain is cut where its
+    kernel would take too long to compile.
+    """
     cuts: set[Node] = set()
     depth: dict[Node, int] = {}
+    cost: dict[Node, float] = {}
     users = Counter(operand for node in order for operand in set(node.operands))
     for node in order:
-        depth[node] = 1 + max((0 if o in cuts else depth[o] for o in node.operands if o in depth), default=0)
-        if depth[node] > (CHAIN if users[node] > 1 else LONGEST_CHAIN) and is_elementwise(node) and node not in roots:
+        below = [o for o in node.operands if o in depth and o not in cuts]
+        depth[node] = 1 + max((depth[o] for o in below), default=0)
+        cost[node] = getattr(node.op, "flops", 0.0) + max((cost[o] for o in below), default=0.0)
+        again = node in met and users[node] > 1 and cost[node] > COSTLY
+        if (again or depth[node] > LONGEST_CHAIN) and is_elementwise(node) and node not in roots:
             cuts.add(node)
     return cuts
 

@@ -164,7 +164,7 @@ def temporaries(program: Program, tile: tuple[int, ...]) -> int:
     states += sum(i.payload.body_bytes for i in program.body.instrs if i.kind == "whole")
     computed = [i for i in program.body.instrs if i.kind in ("call", "whole", "scan", "index")]
     values = sorted((_spanned(i, tile) if whole else size * i.dtype.itemsize for i in computed), reverse=True)
-    nbytes = states + sum(values[:alive])
+    nbytes: int = states + sum(values[:alive])
     nbytes += 7 * size * sum(i.dtype.itemsize for i in computed if i.kind == "scan")
     for fold in program.folds:
         if fold.reducer.contracts:

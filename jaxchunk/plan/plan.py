@@ -66,7 +66,9 @@ class Plan:
         values = {id(node.value): node.value for node in self._read if isinstance(node.value, HostValue)}
         taken = persisted + sum(value.reserved for value in values.values()) + self.handed_out
         wishes = self._rememberable(simplifier)
-        drafts, cuts = stages(live, wishes)
+        met = {canonical for node, canonical in simplifier.known.items() if node.met}
+        drafts, cuts = stages(live, wishes, met)
+        self._known = list(simplifier.known)
         # A chain that was cut goes on from there the next time, too: a loop's past isn't computed again.
         for node, canonical in simplifier.known.items():
             if canonical in cuts:
@@ -224,6 +226,8 @@ class Plan:
 
     def _answers(self, machine: Runtime) -> list[Any]:
         machine.keeper.drop_unused(self._read)
+        for node in self._known:
+            node.met = True
         kept = {node: slot.take() for node, slot in self._assembler.slots.items() if slot.value is not None}
         for node, users in self._remember.items():
             if node in kept:

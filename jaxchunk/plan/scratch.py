@@ -34,15 +34,19 @@ class Scratch(NamedTuple):
 
 
 OTHER_LENGTHS = "fft of other lengths"
+INTEGER_SORT = "sort of integers"
 CUSTOM_CALL = "custom_call"
 # For what nobody has measured: a platform without a table, a library that JAX doesn't come with.
 CAUTIOUS = 4.0
 
-# A sort's line counts once for each operand, and an element as 4 bytes at least; a transform's line
-# is one of complex numbers.
+# Unless it is integers by themselves, a sort moves values in boxes of this size, one for each operand.
+SORTED_BYTES = 16
+
 CPU: Mapping[str, Scratch] = {
-    "sort": Scratch("line", 4.0),
+    "sort": Scratch("line", 1.1),
+    INTEGER_SORT: Scratch("line", 0.6),
     "top_k": Scratch("line", 1.0),
+    # A line is counted as one of complex numbers, also where they are real.
     "fft": Scratch("line", 1.1),
     OTHER_LENGTHS: Scratch("line", 8.1),
     "cholesky": Scratch("matrix", 0.5),
@@ -87,6 +91,11 @@ def scratch_bytes(works: Iterable[Work], tile_bytes: int, platform: str) -> int:
             factor = CAUTIOUS if table is None else table[work.name].factor
             most = max(most, factor * (tile_bytes if work.nbytes is None else work.nbytes))
     return math.ceil(most)
+
+
+def sort_entry(kinds: Sequence[str]) -> str:
+    """The table's entry for a sort, by the kinds of its operands' dtypes."""
+    return INTEGER_SORT if len(kinds) == 1 and kinds[0] in "iu" else "sort"
 
 
 def fft_entry(lengths: Sequence[int]) -> str:

@@ -24,6 +24,8 @@ from jaxchunk.run.ledger import Ledger
 PAGE = mmap.PAGESIZE
 # Seconds to wait for blocks to come back before more is held than was reserved.
 PATIENCE = 5.0
+# Seconds to wait for them at the end of a run.
+HOMING = 0.1
 
 
 class Pool:
@@ -79,11 +81,31 @@ class Pool:
                 return True
         return False
 
+    @property
+    def idle(self) -> int:
+        """Bytes of blocks that nobody uses."""
+        return sum(size * len(blocks) for size, blocks in self._idle.items())
+
+    @property
+    def lent(self) -> int:
+        return self.mapped - self.idle
+
+    def come_home(self, expected: int) -> None:
+        """Wait a moment for lent blocks to come back, until no more than `expected` bytes are lent."""
+        deadline = time.monotonic() + HOMING
+        while True:
+            with self.ledger._lock:
+                self._collect()
+            if self.lent <= expected or time.monotonic() > deadline:
+                return
+            self.settle()
+            time.sleep(0.0002)
+
     def trim(self, keep: int = 0) -> None:
         """Unmap idle blocks until what is held leaves `keep` bytes of them at most."""
         with self.ledger._lock:
             self._collect()
-            while sum(size * len(blocks) for size, blocks in self._idle.items()) > keep and self._unmap_one():
+            while self.idle > keep and self._unmap_one():
                 pass
 
     def hold(self, nbytes: int) -> None:

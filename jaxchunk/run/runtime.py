@@ -57,15 +57,14 @@ class Runtime:
             raise RuntimeError("an array was asked for inside a task of another computation: compute it before")
         with self.lock:
             self.ledger.budget = settings.budget
-            self.pool.trim(int(settings.budget * IDLE_SHARE))
-            self._keep_idle(0)
+            self._keep_idle(0, settings)
             self.ledger.reserved_peak, self.ledger.held_peak = self.ledger.reserved, self.ledger.held
             try:
                 yield
             finally:
                 self.cache.clear()
                 ENCODED.drop_idle()
-                self._keep_idle(int(settings.budget * IDLE_SHARE))
+                self._keep_idle(IDLE_SHARE, settings)
 
     @property
     def persisted(self) -> int:
@@ -78,14 +77,17 @@ class Runtime:
             self._spill[parent] = spill_directory(parent)
         return self._spill[parent]
 
-    def _keep_idle(self, nbytes: int) -> None:
-        """Between runs the pool's idle blocks are reserved on their own account; during one, by its stages."""
+    def _keep_idle(self, share: float, settings: Settings) -> None:
+        """Between runs the pool's idle blocks are reserved on their own account; during one, by its stages.
+
+        Blocks that are lent though nothing runs (a fault's frames may hold some) stay reserved.
+        """
+        self.pool.come_home(self.cache.kept_bytes)
+        self.pool.trim(int(settings.budget * share))
         self.ledger.unreserve(self._idle_reserved)
-        self._idle_reserved = 0
-        if nbytes:
-            self.pool.trim(nbytes)
-            self._idle_reserved = self.pool.mapped
-            self.ledger.reserved += self._idle_reserved
+        stray = self.pool.lent - self.cache.kept_bytes
+        self._idle_reserved = stray + (self.pool.idle if share else 0)
+        self.ledger.reserved += self._idle_reserved
 
     def _take_turns(self, turn: list[Stage], on_task: Callable[[Stage, int], None]) -> list[StageCounters]:
         with contextlib.ExitStack() as stack:
