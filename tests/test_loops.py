@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.synthetic import synthetic_array
 
 import jaxchunk as jc
 import jaxchunk.array_api as xp
-from helpers.synthetic import synthetic_array
 
 
 def _f(x: Any) -> Any:

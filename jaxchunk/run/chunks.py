@@ -44,7 +44,7 @@ class ChunkCache:
         self.lasting: dict[int, Any] = {}
         self.kept_limit = 0
         self.kept_bytes = 0
-        self._lasting: dict[Hashable, _Lasting] = {}
+        self._lasting: dict[tuple[int, tuple[int, ...]], _Lasting] = {}
         self._kept: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._decoding: dict[Hashable, Future[Array]] = {}
         self._lock = threading.Lock()
@@ -125,16 +125,22 @@ class ChunkCache:
     def _drop(self, key: Hashable) -> None:
         self.used -= self._kept.pop(key).nbytes
 
-    def _let_go(self, key: Hashable) -> None:
+    def _let_go(self, key: tuple[int, tuple[int, ...]]) -> None:
         nbytes = self._lasting.pop(key).nbytes
         self.kept_bytes -= nbytes
         self.ledger.unreserve(nbytes)
 
     def trim_kept(self, limit: int) -> None:
-        """Let chunks go that were kept for later runs, until they take `limit` bytes at most."""
+        """Let chunks go that were kept for later runs, until they take `limit` bytes at most.
+
+        Those of sources that this run doesn't read go first, where it reads others again.
+        """
         with self._lock:
+            for key, entry in list(self._lasting.items()):
+                if entry.source.stale or (self.lasting and key[0] not in self.lasting):
+                    self._let_go(key)
             for key in reversed(list(self._lasting)):
-                if self.kept_bytes > limit or self._lasting[key].source.stale:
+                if self.kept_bytes > limit:
                     self._let_go(key)
             self.kept_limit = limit
 
