@@ -1,4 +1,4 @@
-"""Measures the table of `jaxchunk.plan.scratch`: ``python -m benchmarks.calibrate_scratch [--mebibytes 16] [CASE ...]``.
+"""Measures the table of `jaxchunk.plan.scratch`: ``python -m benchmarks.calibrate_scratch [CASE ...]``.
 
 Each case runs in a process of its own: how far does resident memory grow beyond what
 `memory_analysis()` reports, for each byte of what one call of the library works on?
@@ -149,7 +149,7 @@ def child(name: str, nbytes: int) -> Measured:
     lowered = jax.jit(case.function).lower(*inputs)
     works = primitives(jax.make_jaxpr(case.function)(*inputs).jaxpr, lowered.as_text())
     compiled = lowered.compile()
-    analysis = compiled.memory_analysis()
+    analysis: Any = compiled.memory_analysis()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
     before = resident("VmRSS")

@@ -206,6 +206,10 @@ class Kernels:
             for fold in self.program.folds
         )
 
+    def state_bytes(self, tile: Shape) -> int:
+        """Bytes of all states of a tile."""
+        return sum(s.dtype.itemsize * int(np.prod(s.shape)) for states in self.states(tile) for s in states)
+
     def group_states(self, group: int, tile: Shape) -> tuple[tuple[jax.ShapeDtypeStruct, ...], ...]:
         states = self.states(tile)
         return tuple(states[fold] for fold in self.program.groups[group].folds)

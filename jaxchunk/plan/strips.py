@@ -24,8 +24,12 @@ def interleave(stages: list[Stage], room: int) -> None:
         if first.strip_of is None and _lines_up(first, second):
             shared = _shared_sources(first, second)
             strip = sum(_strip_bytes(source, first) for source in shared)
-            needed = first.reserve - first.cache + second.reserve - second.cache + strip
+            # A strip of the first stage is one outer tile: its parts are what several threads share.
+            parts = min(first.steps, max(first.parts, 2 * first.in_flight))
+            states = (parts if parts > first.parts else 0) * first.kernels.state_bytes(first.whole_tile)
+            needed = first.reserve - first.cache + second.reserve - second.cache + strip + states
             if shared and needed <= room:
+                first.parts = parts
                 first.reserve, second.reserve = needed, needed
                 first.cache = second.cache = strip
                 second.strip_of = first

@@ -13,7 +13,7 @@ from jaxchunk.run.stage import Leaf
 from jaxchunk.run.views import Pieced
 
 JOIN_BYTES = 4 * 2**20
-PARTS = 16
+PARTS = 8
 DOT_SIDE = 4096
 DOT_LEAST = 256
 # An operand of fewer bytes is read again and again without any harm.

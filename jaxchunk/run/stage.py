@@ -136,6 +136,11 @@ class Stage:
     strip_of: Stage | None = None
 
     @property
+    def whole_tile(self) -> tuple[int, ...]:
+        """The shape of a tile that no edge cuts."""
+        return tuple(axis.largest for axis in self.tiles)
+
+    @property
     def steps(self) -> int:
         """Tiles of the inner axes, to all of which an outer tile's tasks come."""
         return math.prod(self.tiles[a].nblocks for a in self.inner)
@@ -171,7 +176,7 @@ class Stage:
     def warm(self) -> None:
         """Compile the step kernel of a whole tile."""
         if self.kernels is not None:
-            self.kernels.step(tuple(axis.largest for axis in self.tiles))
+            self.kernels.step(self.whole_tile)
 
     def starts(self, box: Box) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Where the index values of a tile begin."""

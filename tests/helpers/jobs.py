@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import zarr
 
@@ -93,3 +94,12 @@ def rank_seven(shape: list[int], axis: int) -> list[float]:
     b = xp.full(tuple(shape), 2, dtype=xp.float32)
     sums = xp.sum(a * b, axis=axis).compute()
     return [float(sums.min()), float(sums.max()), *sums.shape]
+
+
+def sorted_blocks(length: int, chunk: int, nbytes: int) -> int:
+    """How many blocks are in the order that sorting them all by position gives: the library below takes the memory."""
+    x = xp.astype((xp.arange(length, chunks=(chunk,)) * 7919) % 10007, xp.float32)
+    with budget(nbytes), jc.config.set(threads=1):
+        order = jc.map_blocks(lambda b: b[jnp.argsort(b)], x)
+        rises = jc.map_blocks(lambda b: jnp.all(b[1:] >= b[:-1], keepdims=True), order)
+        return int(xp.sum(xp.astype(rises, xp.int64)))
