@@ -129,24 +129,24 @@ def to_zarr(
     >>> float(xp.sum(jc.from_zarr(path)))
     24.0
     """
-    if not isinstance(x, Array):
-        raise TypeError(f"x is a {type(x).__name__}; to_zarr takes a jaxchunk array: make it one by asarray")
-    write = _region(x, path, region) if region is not None else _whole(x, path, chunks, shards, overwrite)
+    write = _write(x, path, chunks, shards, overwrite, region)
     if not compute:
         return write
     run_requests([write])
     return None
 
 
-def store(arrays: Sequence[Array], paths: Sequence[Any], *, overwrite: bool = False) -> None:
+def store(arrays: Sequence[Array | Write], paths: Sequence[Any] = (), *, overwrite: bool = False) -> None:
     """Compute several arrays and store them in one run that shares their work.
 
     A source that they have in common is read once, where the budget has room for one pass.
 
     Parameters
     ----------
-    arrays, paths
-        As many of the one as of the other; each as in `to_zarr`.
+    arrays
+        Arrays, and lazy writes as `to_zarr(..., compute=False)` gives them.
+    paths
+        One for each of the arrays, in order; lazy writes have theirs.
     overwrite
         As in `to_zarr`. All targets appear at the end of the run.
 
@@ -162,10 +162,24 @@ def store(arrays: Sequence[Array], paths: Sequence[Any], *, overwrite: bool = Fa
     >>> x = xp.arange(10)
     >>> jc.store([x + 1, x * 2], [directory + "/a.zarr", directory + "/b.zarr"])
     """
-    if len(arrays) != len(paths):
-        raise ValueError(f"{len(arrays)} arrays, but {len(paths)} paths")
-    writes = [to_zarr(x, path, overwrite=overwrite, compute=False) for x, path in zip(arrays, paths, strict=True)]
-    run_requests([write for write in writes if write is not None])
+    plain = [x for x in arrays if not isinstance(x, Write)]
+    if len(plain) != len(paths):
+        raise ValueError(f"{len(plain)} arrays, but {len(paths)} paths")
+    left = iter(paths)
+    run_requests([x if isinstance(x, Write) else _write(x, next(left), overwrite=overwrite) for x in arrays])
+
+
+def _write(
+    x: Array,
+    path: Any,
+    chunks: ChunksLike | None = None,
+    shards: Sequence[int] | None = None,
+    overwrite: bool = False,
+    region: Sequence[slice] | None = None,
+) -> Write:
+    if not isinstance(x, Array):
+        raise TypeError(f"x is a {type(x).__name__}; to_zarr takes a jaxchunk array: make it one by asarray")
+    return _region(x, path, region) if region is not None else _whole(x, path, chunks, shards, overwrite)
 
 
 def _whole(x: Array, path: Any, chunks: ChunksLike | None, shards: Sequence[int] | None, overwrite: bool) -> Write:

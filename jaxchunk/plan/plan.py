@@ -205,6 +205,9 @@ class Plan:
             source.check()
         machine.keeper.read_again(sources)
         conveniences = machine.keeper.forget(self.budget - self.peak, self._read)
+        for node, request in zip(self._wanted, self.requests, strict=True):
+            if isinstance(request, Write) and not node.size:
+                request.open_target(list(sources)).commit()  # nothing to compute, but an array to be made
         counters = machine.execute(self.stages, self.settings, on_task, sources)
         self.measured = counters
         totals = Totals(

@@ -93,5 +93,5 @@ class WriteSink:
         started = time.perf_counter()
         copied = 0 if part.flags.c_contiguous else part.nbytes
         with run.pool.holding(self.encode_bytes + copied):
-            self.target.write_chunk(index, np.ascontiguousarray(part))
+            self.target.write_chunk(index, np.asarray(part, order="C"))
         run.counters.add(bytes_written=part.nbytes, write_seconds=time.perf_counter() - started)

@@ -1,0 +1,39 @@
+"""Writing: every shape there is, several arrays at once, lazy writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+import jaxchunk as jc
+import jaxchunk.array_api as xp
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (3, 0, 2), (1,), (1, 1), (5, 1, 2)])
+@pytest.mark.parametrize("dtype", ["float32", "bool", "complex128", "uint8"])
+def test_any_shape_goes_to_zarr_and_back(tmp_path: Path, shape: tuple[int, ...], dtype: str) -> None:
+    values = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
+    jc.to_zarr(xp.asarray(values, chunks=2), tmp_path / "x.zarr")
+    stored = zarr.open_array(tmp_path / "x.zarr", mode="r")
+    assert stored.shape == shape and stored.dtype == dtype
+    np.testing.assert_array_equal(stored[...], values)
+    np.testing.assert_array_equal(jc.from_zarr(tmp_path / "x.zarr").compute(), values)
+
+
+def test_lazy_writes_and_arrays_are_stored_in_one_run(tmp_path: Path) -> None:
+    x = xp.arange(10, chunks=3)
+    write = jc.to_zarr(x + 1, tmp_path / "a.zarr", compute=False)
+    with jc.profile() as p:
+        jc.store([write, x * 2], [tmp_path / "b.zarr"])
+    assert p.to_dict()["runs"] == 1
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "a.zarr")[...], np.arange(10) + 1)
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "b.zarr")[...], np.arange(10) * 2)
+
+
+def test_as_many_paths_as_arrays(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="2 arrays, but 1 paths"):
+        jc.store([xp.ones(3), xp.ones(3)], [tmp_path / "a.zarr"])
+    assert not list(tmp_path.iterdir())
