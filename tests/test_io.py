@@ -37,3 +37,12 @@ def test_as_many_paths_as_arrays(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="2 arrays, but 1 paths"):
         jc.store([xp.ones(3), xp.ones(3)], [tmp_path / "a.zarr"])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_plan_tells_what_is_modelled_compiled_and_measured() -> None:
+    x = xp.reshape(xp.arange(40_000.0, chunks=5_000), (200, 200))
+    plan = jc.plan(xp.std(x + 1, axis=0))
+    assert "(modelled)" in plan.explain() and "(compiled)" not in plan.explain() and "measured" not in plan.explain()
+    assert "(compiled)" in plan.explain(compile=True)
+    plan.run()
+    assert "measured" in plan.explain()

@@ -152,12 +152,17 @@ class Plan:
         """
         return to_dict(self)
 
-    def explain(self) -> str:
+    def explain(self, *, compile: bool = False) -> str:
         """The plan as a text, for people; it works for a plan that doesn't fit, too.
 
         A line for each stage, modelled; after `run` a second one, measured.
+
+        Parameters
+        ----------
+        compile
+            Whether to compile each stage's kernel, and tell what the compiler says that it needs.
         """
-        return explain(self)
+        return explain(self, compile)
 
     def run(self, on_task: Callable[[Stage, int], None] | None = None) -> list[Any]:
         """Compute: one entry per request, a NumPy array, or None for a write.

@@ -99,7 +99,7 @@ def to_dict(plan: Plan) -> dict[str, Any]:
     }
 
 
-def explain(plan: Plan) -> str:
+def explain(plan: Plan, compile: bool = False) -> str:
     figures = to_dict(plan)
     lines = [
         f"Plan: {len(plan.stages)} stage{'s' * (len(plan.stages) != 1)}, "
@@ -115,6 +115,10 @@ def explain(plan: Plan) -> str:
             f"{s['seconds']:.3g} s, bound by {s['bound_by']}   [{stage.where}]"
             + (f", strip by strip with {number - 1}" if stage.strip_of is not None else "")
         )
+        if compile and stage.kernels is not None:
+            temp = stage.kernels.step(stage.whole_tile).temp_bytes
+            told = "no figure from the compiler" if temp is None else f"{size(temp)} of temporaries (compiled)"
+            lines.append(f"     its kernel: {told}, {size(stage.temporaries)} (modelled)")
         if plan.measured is not None and number < len(plan.measured):
             m = plan.measured[number]
             lines.append(
