@@ -179,7 +179,15 @@ def _write(
 ) -> Write:
     if not isinstance(x, Array):
         raise TypeError(f"x is a {type(x).__name__}; to_zarr takes a jaxchunk array: make it one by asarray")
-    return _region(x, path, region) if region is not None else _whole(x, path, chunks, shards, overwrite)
+    if region is None:
+        return _whole(x, path, chunks, shards, overwrite)
+    if chunks is not None or shards is not None or overwrite:
+        raise ValueError(
+            "region: the array is there, with chunks and shards of its own; leave out chunks, shards, overwrite"
+        )
+    if not all(isinstance(part, slice) for part in region):
+        raise TypeError(f"region={region!r}: a tuple of slices, one for each axis")
+    return _region(x, path, region)
 
 
 def _whole(x: Array, path: Any, chunks: ChunksLike | None, shards: Sequence[int] | None, overwrite: bool) -> Write:
@@ -192,7 +200,6 @@ def _whole(x: Array, path: Any, chunks: ChunksLike | None, shards: Sequence[int]
         if len(shards) != node.ndim or any(s <= 0 or s % c for s, c in zip(shards, sizes, strict=True)):
             raise ValueError(f"shards={shards}: one multiple of the chunk {sizes} for each axis")
         unit = normalize_chunks(shards, node.shape, node.dtype.itemsize)
-    check_free(path, overwrite)
 
     def open_target(reading: Sequence[StoredArray]) -> Target:
         return Target.create(
@@ -205,7 +212,7 @@ def _whole(x: Array, path: Any, chunks: ChunksLike | None, shards: Sequence[int]
             reading=reading,
         )
 
-    return Write(node, unit, open_target, str(path))
+    return Write(node, unit, open_target, str(path), check_free(path, overwrite))
 
 
 def _region(x: Array, path: Any, region: Sequence[slice]) -> Write:

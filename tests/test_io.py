@@ -46,3 +46,38 @@ def test_a_plan_tells_what_is_modelled_compiled_and_measured() -> None:
     assert "(compiled)" in plan.explain(compile=True)
     plan.run()
     assert "measured" in plan.explain()
+
+
+def test_two_writes_to_one_place_are_refused(tmp_path: Path) -> None:
+    jc.to_zarr(xp.zeros(3), tmp_path / "a.zarr")
+    (tmp_path / "link.zarr").symlink_to(tmp_path / "a.zarr")
+    for other in ("a.zarr", "link.zarr"):
+        with pytest.raises(ValueError, match="one place"):
+            jc.store([xp.ones(3), xp.ones(3)], [tmp_path / "a.zarr", tmp_path / other], overwrite=True)
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "a.zarr")[...], np.zeros(3))
+
+
+def test_a_region_takes_slices_and_nothing_that_makes_arrays(tmp_path: Path) -> None:
+    jc.to_zarr(xp.zeros((4, 4)), tmp_path / "a.zarr", chunks=2)
+    jc.to_zarr(xp.ones((2, 4)), tmp_path / "a.zarr", region=(slice(2, 4), slice(0, 4)))
+    assert zarr.open_array(tmp_path / "a.zarr")[...].sum() == 8
+    with pytest.raises(TypeError, match="region"):
+        jc.to_zarr(xp.ones(4), tmp_path / "a.zarr", region=(0, slice(0, 4)))
+    with pytest.raises(ValueError, match="region"):
+        jc.to_zarr(xp.ones((2, 4)), tmp_path / "a.zarr", region=(slice(2, 4), slice(0, 4)), overwrite=True)
+
+
+@pytest.mark.parametrize("kibibytes", [256, 600, 4096])
+def test_tiles_that_line_up_with_no_chunk_keep_to_the_budget(tmp_path: Path, kibibytes: int) -> None:
+    values = np.ones((1, 301, 7, 257), "uint8" if kibibytes < 600 else "float64")
+    zarr.create_array(tmp_path / "x.zarr", data=values, chunks=(1, 64, 3, 100))
+    x = jc.from_zarr(tmp_path / "x.zarr")
+    with jc.config.set(host_memory=kibibytes * 1024):
+        for _ in range(3):
+            np.testing.assert_array_equal(
+                xp.sum(x, axis=(1, 3), keepdims=True).compute(), values.sum((1, 3), keepdims=True)
+            )
+            np.testing.assert_array_equal(
+                xp.prod(x[:, :9, :, ::-50], axis=1).compute(), values[:, :9, :, ::-50].prod(1)
+            )
+            np.testing.assert_array_equal(xp.all(x, axis=(0, 2)).compute(), values.all((0, 2)))

@@ -18,11 +18,13 @@ from jaxchunk.run.runtime import runtime
 
 def plan_requests(requests: Sequence[Request]) -> Plan:
     """A plan under the settings in force."""
+    runtime().note_strays()
     return Plan(requests, config.get(), runtime().persisted)
 
 
 def run_requests(requests: Sequence[Request]) -> list[Any]:
     """Plan and run; with a progress bar where the settings say so."""
+    runtime().refuse_in_task()
     with runtime().lock:  # nothing is kept or let go between planning and running
         plan = plan_requests(requests)
         with shown(plan.stages, plan.settings) as on_task:

@@ -216,6 +216,8 @@ class Assembler:
         exact = ""
         if any(output.grid is not None for output in stage.outputs):
             exact = " (a block as map_blocks gets it: rechunk to smaller ones)"
+        elif any(isinstance(sink, WriteSink) for output in stage.outputs for sink in output.sinks):
+            exact = " (chunks, or shards, are written whole: smaller ones by chunks= or shards= need less)"
         return (
             f"{stage.name}, asked for at {stage.where}, needs {stage.reserve:,} bytes for its smallest tile, {tile}"
             f"{exact}; there are {max(0, room):,} of the budget of {self.settings.budget:,}"

@@ -14,7 +14,7 @@ from jaxchunk.lower.kernel import SUBTILE, state_sizes, subtiles
 from jaxchunk.lower.program import Instr, Program
 from jaxchunk.plan.scratch import scratch_bytes
 from jaxchunk.run.pool import block_bytes
-from jaxchunk.run.sinks import WriteSink
+from jaxchunk.run.sinks import ValueSink, WriteSink
 from jaxchunk.run.stage import GroupPlan, Leaf, Output
 from jaxchunk.run.views import Pieced
 from jaxchunk.store.stored import StoredArray
@@ -106,7 +106,11 @@ def reading_bytes(base: Any, maps: Sequence[Any], tile: Sequence[int], io_thread
         chunks = 1
         for axis, m in zip(base.grid, maps, strict=True):
             if m.axis is not None and axis.largest:
-                chunks *= -(-tile[m.axis] * abs(m.step) // axis.largest)
+                span = (tile[m.axis] - 1) * abs(m.step) + 1
+                aligned = m.step == 1 and m.offset % axis.largest == 0 and span % axis.largest == 0
+                # A tile that doesn't begin where a chunk does meets one more.
+                met = span // axis.largest if aligned else -(-(span - 1) // axis.largest) + 1
+                chunks *= min(axis.nblocks, met)
         in_place = _decodes_in_place(base, maps, tile)
         return min(io_threads, max(1, chunks)) * (base.scratch_bytes if in_place else _one_chunk(base))
     if isinstance(base, Pieced):
@@ -148,6 +152,8 @@ def sink_bytes(output: Output, tile: Sequence[int], io_threads: int) -> int:
     whole = output_bytes(output, tile)
     most = 0
     for sink in output.sinks:
+        if isinstance(sink, ValueSink) and sink.slot.tier == "disk":
+            most = max(most, whole)  # blocks that don't lie in the tile in one piece are copied
         if isinstance(sink, WriteSink):
             unit = output.dtype.itemsize * math.prod(axis.largest for axis in sink.grid)
             most = max(most, min(io_threads, -(-whole // max(1, unit))) * (unit + sink.encode_bytes))

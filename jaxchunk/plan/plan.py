@@ -98,6 +98,10 @@ class Plan:
         """Where each wanted node's tiles go."""
         sinks: dict[Node, list[Any]] = {node: [] for node in self._wanted}
         self._results: dict[Node, ResultSink] = {}
+        places = [r.place for r in self.requests if isinstance(r, Write) and r.place is not None]
+        if len(places) != len(set(places)):
+            names = [r.name for r in self.requests if isinstance(r, Write)]
+            raise ValueError(f"two arrays are to be written to one place: {', '.join(sorted(names))}")
         for request, node in zip(self.requests, self._wanted, strict=True):
             if isinstance(request, Write):
                 sinks[node].append(self._write_sink(request))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +25,15 @@ class Write:
         Of the stored arrays that the run reads: makes the target.
     name
         For messages.
+    place
+        Stands for the array that is made; None for a region of one that is there.
     """
 
     node: Node
     grid: Grid
     open_target: Callable[[Sequence[StoredArray]], Any]
     name: str
+    place: Hashable = None
 
     def __repr__(self) -> str:
         return f"<lazy write of {self.node.shape} {self.node.dtype} to {self.name}>"

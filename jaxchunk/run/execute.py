@@ -17,6 +17,7 @@ from jaxchunk.errors import MemoryBudgetError
 from jaxchunk.graph.grid import Box, box_shape
 from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.groups import GroupState
+from jaxchunk.run.interrupt import Interrupt
 from jaxchunk.run.ledger import Ledger
 from jaxchunk.run.pool import Pool, Tab
 from jaxchunk.run.profile import StageCounters
@@ -43,6 +44,10 @@ def inside_task() -> Iterator[None]:
 
 # Leaves of more bytes are worth the microseconds that it takes to have them back at once.
 LARGE = 2**20
+
+
+class _Over(Exception):
+    """Ends a task of a run that has failed elsewhere."""
 
 
 class Spares:
@@ -99,11 +104,12 @@ class StageRun:
         ledger: Ledger,
         pool: Pool,
         cache: ChunkCache,
+        interrupt: Interrupt,
         on_task: Callable[[Stage, int], None],
         turn: Sequence[Stage],
     ) -> None:
         self.stage, self.ledger, self.pool, self.cache = stage, ledger, pool, cache
-        self.on_task = on_task
+        self.interrupt, self.on_task = interrupt, on_task
         self.counters = StageCounters(stage.name)
         self.workers = max(1, min(stage.in_flight, stage.tasks))
         self._io = ThreadPoolExecutor(stage.io_threads, "jaxchunk-io") if stage.io_threads > 1 else None
@@ -139,9 +145,7 @@ class StageRun:
                 threads = [
                     threading.Thread(target=self._work, name=f"jaxchunk-{i}", daemon=True) for i in range(self.workers)
                 ]
-                for thread in threads:
-                    thread.start()
-                self._join(threads)
+                self._start_and_join(threads)
         finally:
             self.counters.seconds += time.perf_counter() - started
         if self._error is not None:
@@ -162,15 +166,24 @@ class StageRun:
         self.counters.grown_bytes = self.grown
         self.counters.finish(self.workers)
 
-    def _join(self, threads: list[threading.Thread]) -> None:
+    def _start_and_join(self, threads: list[threading.Thread]) -> None:
         try:
+            for thread in threads:
+                thread.start()
             for thread in threads:
                 thread.join()
         except BaseException as error:
-            # Ctrl-C: let the tasks at hand end, start no more.
+            # A second Ctrl-C, or no more threads: let the steps at hand end, start no more.
             self._fail(error)
             for thread in threads:
-                thread.join()
+                if thread.ident is not None:
+                    thread.join()
+
+    def _check(self) -> None:
+        """Before each step: end the task where the run is to end."""
+        self.interrupt.check()
+        if self._error is not None:
+            raise _Over
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
@@ -192,18 +205,21 @@ class StageRun:
                     break
                 try:
                     self._task(task, spares)
+                    self._report()
                 except BaseException as error:
                     if isinstance(error, Exception):
                         where = f"(asked for at {self.stage.where}), task {task.outer}"
                         error.add_note(f"while computing {self.stage.name} {where}")
                     self._fail(error)
                     break
-                with self._lock:
-                    self._done += 1
-                    done = self._done
-                self.counters.add(tasks=1)
-                self.on_task(self.stage, done)
         spares.drop()
+
+    def _report(self) -> None:
+        with self._lock:
+            self._done += 1
+            done = self._done
+        self.counters.add(tasks=1)
+        self.on_task(self.stage, done)
 
     def _task(self, task: Task, spares: Spares) -> None:
         stage = self.stage
@@ -212,6 +228,7 @@ class StageRun:
         state_bytes = 0
         first: tuple[int, ...] | None = None
         for index in stage.steps_of(task):
+            self._check()
             box = stage.box(index)
             leaves = [self.reader.leaf(leaf, box) for leaf in stage.leaves]
             if stage.kernels is None:

@@ -26,8 +26,6 @@ PAGE = mmap.PAGESIZE
 PATIENCE = 5.0
 # Seconds to wait for them at the end of a run.
 HOMING = 0.1
-# Bytes that aren't worth waiting for: a loop on small arrays runs often.
-FEW = 2**18
 
 
 class Pool:
@@ -95,13 +93,16 @@ class Pool:
     def come_home(self, expected: int) -> None:
         """Wait a moment for lent blocks to come back, until no more than `expected` bytes are lent."""
         deadline = time.monotonic() + HOMING
+        asked = False
         while True:
             with self.ledger._lock:
                 self._collect()
-            if self.lent <= expected + FEW or time.monotonic() > deadline:
+            if self.lent <= expected or time.monotonic() > deadline:
                 return
+            if asked:
+                time.sleep(0.0002)
             self.settle()
-            time.sleep(0.0002)
+            asked = True
 
     def trim(self, keep: int = 0) -> None:
         """Unmap idle blocks until what is held leaves `keep` bytes of them at most."""

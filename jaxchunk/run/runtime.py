@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -17,6 +18,7 @@ import numpy as np
 from jaxchunk.config import Settings
 from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.execute import StageRun, in_task
+from jaxchunk.run.interrupt import Interrupt
 from jaxchunk.run.keep import Keeper
 from jaxchunk.run.ledger import Ledger
 from jaxchunk.run.pool import Pool, set_up_allocator
@@ -47,15 +49,16 @@ class Runtime:
         self.cache = ChunkCache(self.ledger)
         self.keeper = Keeper(self.cache)
         self.lock = threading.RLock()
+        self.interrupt = Interrupt()
         self._idle_reserved = 0
+        self._stray = 0
         self._spill: dict[Path, Path] = {}
 
     @contextlib.contextmanager
     def run(self, settings: Settings) -> Iterator[None]:
         """One run at a time; a run inside a task is refused."""
-        if getattr(in_task, "active", False):
-            raise RuntimeError("an array was asked for inside a task of another computation: compute it before")
-        with self.lock:
+        self.refuse_in_task()
+        with self.lock, self.interrupt.deferred():
             self.ledger.budget = settings.budget
             self._keep_idle(0, settings)
             self.ledger.reserved_peak, self.ledger.held_peak = self.ledger.reserved, self.ledger.held
@@ -65,6 +68,11 @@ class Runtime:
                 self.cache.clear()
                 ENCODED.drop_idle()
                 self._keep_idle(IDLE_SHARE, settings)
+
+    def refuse_in_task(self) -> None:
+        """A task that waits for another run would wait for itself."""
+        if getattr(in_task, "active", False):
+            raise RuntimeError("an array was asked for inside a task of another computation: compute it before")
 
     @property
     def persisted(self) -> int:
@@ -78,21 +86,26 @@ class Runtime:
         return self._spill[parent]
 
     def _keep_idle(self, share: float, settings: Settings) -> None:
-        """Between runs the pool's idle blocks are reserved on their own account; during one, by its stages.
-
-        Blocks that are lent though nothing runs (a fault's frames may hold some) stay reserved.
-        """
+        """Between runs the pool's idle blocks are reserved on their own account; during one, by its stages."""
         self.pool.come_home(self.cache.kept_bytes)
         self.pool.trim(int(settings.budget * share))
         self.ledger.unreserve(self._idle_reserved)
-        stray = self.pool.lent - self.cache.kept_bytes
-        self._idle_reserved = stray + (self.pool.idle if share else 0)
+        self._idle_reserved = self.pool.idle if share else 0
         self.ledger.reserved += self._idle_reserved
+        self.note_strays()
+
+    def note_strays(self) -> None:
+        """Keep blocks reserved that are lent though nothing runs, as long as they are."""
+        if self._stray:
+            self.pool.come_home(self.cache.kept_bytes)
+        self.ledger.unreserve(self._stray)
+        self._stray = max(0, self.pool.lent - self.cache.kept_bytes)
+        self.ledger.reserved += self._stray
 
     def _take_turns(self, turn: list[Stage], on_task: Callable[[Stage, int], None]) -> list[StageCounters]:
         with contextlib.ExitStack() as stack:
             runs = [
-                stack.enter_context(StageRun(stage, self.ledger, self.pool, self.cache, on_task, turn))
+                stack.enter_context(StageRun(stage, self.ledger, self.pool, self.cache, self.interrupt, on_task, turn))
                 for stage in turn
             ]
             for strip in turn[0].strips() if len(turn) > 1 else [()]:
@@ -134,6 +147,7 @@ class Runtime:
                     slot.free()
             for source in sources:
                 source.check()
+            self.interrupt.check()
             for sink in begun:
                 if isinstance(sink, WriteSink):
                     sink.target.commit()
@@ -201,6 +215,14 @@ def _alive(pid: int) -> bool:
 
 
 _directories: list[tempfile.TemporaryDirectory[str]] = []
+
+
+@atexit.register
+def _remove_directories() -> None:
+    for made in _directories:
+        made.cleanup()
+
+
 _runtime: Runtime | None = None
 _making = threading.Lock()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -147,8 +147,11 @@ class RegionPlace:
         pass
 
 
-def check_free(place: object, overwrite: bool, path: str = "") -> None:
-    """Raise FileExistsError where `Target.create` would, for what is at a place now; nothing is made."""
+def check_free(place: object, overwrite: bool, path: str = "") -> Hashable:
+    """Raise FileExistsError where `Target.create` would, for what is at a place now; nothing is made.
+
+    Returns what stands for the place, whatever its spelling.
+    """
     location = locate(place, path)
     if location.store is not None:
         taken = not sync(location.store.is_empty(location.path))
@@ -156,6 +159,7 @@ def check_free(place: object, overwrite: bool, path: str = "") -> None:
         taken = os.path.lexists(location.path) and not _is_empty_directory(location.path)
     if taken:
         _require_replaceable(location, overwrite)
+    return (None if location.store is None else id(location.store), location.path)
 
 
 def refuse_reading(location: Location, reading: Sequence[StoredArray], what: str) -> None:
