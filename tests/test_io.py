@@ -81,3 +81,35 @@ def test_tiles_that_line_up_with_no_chunk_keep_to_the_budget(tmp_path: Path, kib
                 xp.prod(x[:, :9, :, ::-50], axis=1).compute(), values[:, :9, :, ::-50].prod(1)
             )
             np.testing.assert_array_equal(xp.all(x, axis=(0, 2)).compute(), values.all((0, 2)))
+
+
+MOVES = {
+    "concat": (lambda x: xp.concat([x, x]), lambda n: np.concatenate([n, n])),
+    "reshape": (lambda x: xp.reshape(x, (9, 8)), lambda n: n.reshape(9, 8)),
+    "stack": (lambda x: xp.stack([x, x + 1]), lambda n: np.stack([n, n + 1])),
+    "roll": (lambda x: xp.roll(x, 2, axis=1), lambda n: np.roll(n, 2, axis=1)),
+    "tile": (lambda x: xp.tile(x, (2, 1)), lambda n: np.tile(n, (2, 1))),
+    "repeat": (lambda x: xp.repeat(x, 3, axis=0), lambda n: np.repeat(n, 3, axis=0)),
+    "a view": (lambda x: x[::-1, 1:7:2], lambda n: n[::-1, 1:7:2]),
+    "a product": (lambda x: x * 2, lambda n: n * 2),
+}
+
+
+@pytest.mark.parametrize("budget", ["24 KiB", "1 MiB"])
+@pytest.mark.parametrize("name", MOVES)
+def test_anything_can_be_persisted(name: str, budget: str) -> None:
+    ours, theirs = MOVES[name]
+    values = np.arange(72.0).reshape(8, 9)
+    with jc.config.set(host_memory=budget):
+        kept = jc.persist(ours(xp.asarray(values, chunks=4)))
+        np.testing.assert_array_equal(kept.compute(), theirs(values))
+        np.testing.assert_array_equal((kept + 1).compute(), theirs(values) + 1)
+
+
+@pytest.mark.parametrize("chunks", [(1, 4), (1, 7), (1, 1), "auto"])
+def test_blocks_of_a_function_are_stored_in_any_chunks(tmp_path: Path, chunks: tuple[int, ...] | str) -> None:
+    values = np.arange(7.0).reshape(1, 7)
+    for x in (xp.asarray(values, chunks=(1, 2)), xp.flip(xp.asarray(values, chunks=(1, 2)))):
+        path = tmp_path / f"{x.chunks}.zarr"
+        jc.to_zarr(jc.map_blocks(lambda b: b * 2, x), path, chunks=chunks)
+        np.testing.assert_array_equal(zarr.open_array(path)[...], x.compute() * 2)

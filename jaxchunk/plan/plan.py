@@ -12,7 +12,7 @@ import numpy as np
 from jaxchunk import config
 from jaxchunk.errors import MemoryBudgetError
 from jaxchunk.graph.node import Node, postorder
-from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise
+from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape
 from jaxchunk.lower.compile import CACHE
 from jaxchunk.plan.assemble import Assembler
 from jaxchunk.plan.fuse import exists, stages
@@ -56,7 +56,7 @@ class Plan:
         self._persisted = persisted
         simplifier = Simplifier(PlanLimits(self.budget))
         simple = simplifier.simplify([r if isinstance(r, Node) else r.node for r in self.requests])
-        reads = {node: _read(node) for node in simple if exists(node)}
+        reads = {n: _read(n) for n, r in zip(simple, self.requests, strict=True) if _is_read(n, r)}
         self._wanted = [reads.get(node, node) for node in simple]
         self._sources: set[StoredArray] = set()
         sinks = self._sinks()
@@ -74,8 +74,9 @@ class Plan:
             if canonical in cuts:
                 wishes.setdefault(canonical, []).append(node)
         made = {node for draft in drafts for node, _, _ in draft.roots}
-        self._remember = {node: users for node, users in wishes.items() if node in made}
         keep = [node for node, request in zip(self._wanted, self.requests, strict=True) if isinstance(request, Keep)]
+        # What is kept on request isn't remembered as well: that could be dropped.
+        self._remember = {node: users for node, users in wishes.items() if node in made and node not in keep}
         self._assembler = Assembler(settings, max(0, self.budget - taken), sinks, self._sources)
         self._assembler.assemble(drafts, [*keep, *self._remember])
         self.peak = self._assembler.peak + taken
@@ -253,6 +254,17 @@ class Plan:
             else:
                 answers.append(self._results[node].array if node.size else np.empty(node.shape, node.dtype))
         return answers
+
+
+def _is_read(node: Node, request: Request) -> bool:
+    """Whether a request takes a stage of its own that reads its node, and computes nothing."""
+    if exists(node):
+        return True
+    if isinstance(request, Keep):
+        return isinstance(node.op, Concat | Reshape)
+    # A user's function makes blocks as they come; what is written has chunks of its own.
+    exact = isinstance(node.op, Blockwise) and node.op.exact
+    return exact and isinstance(request, Write) and request.grid != node.grid
 
 
 def _read(node: Node) -> Node:

@@ -14,7 +14,8 @@ import jaxchunk as jc
 import jaxchunk.array_api as xp
 from benchmarks.peers import JaxChunk
 from benchmarks.rows import ROWS
-from helpers.synthetic import sink_store, synthetic_array
+from helpers.synthetic import Faults, sink_store, synthetic_array
+from jaxchunk.run.runtime import runtime
 
 
 def budget(nbytes: int) -> Any:
@@ -103,3 +104,23 @@ def sorted_blocks(length: int, chunk: int, nbytes: int) -> int:
         order = jc.map_blocks(lambda b: b[jnp.argsort(b)], x)
         rises = jc.map_blocks(lambda b: jnp.all(b[1:] >= b[:-1], keepdims=True), order)
         return int(xp.sum(xp.astype(rises, xp.int64)))
+
+
+def replace_slowly(path: str, threads: int, spills: bool, spill: str) -> None:
+    """Replace an array by one of 256 MiB, each read of which takes a while; on Ctrl-C go on a little, then give up.
+
+    With `spills` it is folded along in a way that needs an intermediate on disk.
+    """
+    z = synthetic_array((8192, 8192), (512, 1024), "float32", PATTERNS[2], faults=Faults(delay=0.05))
+    x = jc.from_zarr(z)
+    y = xp.cumulative_sum(xp.cumulative_sum(x, axis=0), axis=1) if spills else x + 1
+    with jc.config.set(threads=threads, spill_directory=spill), budget(64 * 2**20):
+        try:
+            jc.to_zarr(y, path, overwrite=True, chunks=(512, 1024))
+        except KeyboardInterrupt:
+            print("interrupted", float(xp.sum(xp.ones(10, chunks=2))), flush=True)
+            machine = runtime()
+            assert machine.persisted == 0
+            assert machine.ledger.held == machine.pool.mapped + machine.keeper.remembered
+            print("finished", flush=True)
+            raise
