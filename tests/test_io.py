@@ -113,3 +113,17 @@ def test_blocks_of_a_function_are_stored_in_any_chunks(tmp_path: Path, chunks: t
         path = tmp_path / f"{x.chunks}.zarr"
         jc.to_zarr(jc.map_blocks(lambda b: b * 2, x), path, chunks=chunks)
         np.testing.assert_array_equal(zarr.open_array(path)[...], x.compute() * 2)
+
+
+@pytest.mark.parametrize("kibibytes", [260, 300, 340, 400, 500, 4096])
+def test_shifted_windows_of_chunks_are_right_at_any_budget(tmp_path: Path, kibibytes: int) -> None:
+    values = np.random.default_rng(0).standard_normal((200, 300))
+    zarr.create_array(tmp_path / "x.zarr", data=values, chunks=(37, 41))
+    x = jc.from_zarr(tmp_path / "x.zarr")
+    with jc.config.set(host_memory=kibibytes * 1024):
+        inner = values[1:-1, 1:-1]
+        np.testing.assert_allclose(float(xp.sum(x[1:-1, 1:-1] ** 2)), (inner**2).sum(), rtol=1e-12)
+        laplace = x[2:, 1:-1] + x[:-2, 1:-1] + x[1:-1, 2:] + x[1:-1, :-2] - 4 * x[1:-1, 1:-1]
+        expected = values[2:, 1:-1] + values[:-2, 1:-1] + values[1:-1, 2:] + values[1:-1, :-2] - 4 * inner
+        jc.to_zarr(laplace, tmp_path / "y.zarr", chunks=(20, 50))
+        np.testing.assert_allclose(zarr.open_array(tmp_path / "y.zarr")[...], expected, rtol=1e-12, atol=1e-12)

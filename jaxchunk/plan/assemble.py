@@ -340,7 +340,7 @@ def _decoded(stored: StoredArray) -> int:
 def _common(tiles: Axis, other: int) -> Axis:
     """Blocks of at most `other` that divide the tiles of an axis."""
     size = tiles.largest
-    if size <= other:
+    if size <= other or not tiles.is_regular():
         return tiles
     parts = next((k for k in range(-(-size // other), 4 * -(-size // other)) if size % k == 0), None)
     return tiles if parts is None else Axis.regular(tiles.length, size // parts)

@@ -215,6 +215,7 @@ class Plan:
             source.check()
         machine.keeper.read_again(sources)
         conveniences = machine.keeper.forget(self.budget - self.peak, self._read)
+        machine.count_peaks()
         for node, request in zip(self._wanted, self.requests, strict=True):
             if isinstance(request, Write) and not node.size:
                 request.open_target(list(sources)).commit()  # nothing to compute, but an array to be made

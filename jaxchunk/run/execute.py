@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any, TypeAlias
 
 import jax
@@ -40,6 +40,15 @@ def inside_task() -> Iterator[None]:
         yield
     finally:
         in_task.active = before
+
+
+def _do(job: Callable[[], None]) -> None:
+    try:
+        job()
+    except BaseException as error:
+        # The block that it was to fill goes back: other jobs may be waiting for it.
+        traceback.clear_frames(error.__traceback__)
+        raise
 
 
 # Leaves of more bytes are worth the microseconds that it takes to have them back at once.
@@ -126,10 +135,14 @@ class StageRun:
         if self._io is None or len(jobs) < 2:
             in_turn(jobs)
             return
-        futures = [self._io.submit(job) for job in jobs]
+        futures = [self._io.submit(_do, job) for job in jobs]
+        wait(futures, return_when=FIRST_EXCEPTION)
+        for future in futures:
+            future.cancel()
         wait(futures)
         for future in futures:
-            future.result()
+            if not future.cancelled():
+                future.result()
 
     def __enter__(self) -> StageRun:
         return self

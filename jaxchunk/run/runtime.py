@@ -61,7 +61,6 @@ class Runtime:
         with self.lock, self.interrupt.deferred():
             self.ledger.budget = settings.budget
             self._keep_idle(0, settings)
-            self.ledger.reserved_peak, self.ledger.held_peak = self.ledger.reserved, self.ledger.held
             try:
                 yield
             finally:
@@ -73,6 +72,12 @@ class Runtime:
         """A task that waits for another run would wait for itself."""
         if getattr(in_task, "active", False):
             raise RuntimeError("an array was asked for inside a task of another computation: compute it before")
+
+    def count_peaks(self) -> None:
+        """Peaks count from here: what made way for the run is gone."""
+        self.pool.come_home(self.cache.kept_bytes)
+        self.pool.trim()
+        self.ledger.reserved_peak, self.ledger.held_peak = self.ledger.reserved, self.ledger.held
 
     @property
     def persisted(self) -> int:
@@ -98,6 +103,7 @@ class Runtime:
         """Keep blocks reserved that are lent though nothing runs, as long as they are."""
         if self._stray:
             self.pool.come_home(self.cache.kept_bytes)
+            self.pool.trim(self._idle_reserved)
         self.ledger.unreserve(self._stray)
         self._stray = max(0, self.pool.lent - self.cache.kept_bytes)
         self.ledger.reserved += self._stray
@@ -123,8 +129,10 @@ class Runtime:
         """Run stages in order; write targets become visible at the end, if the sources are what they were."""
         counters: list[StageCounters] = []
         # Kernels are compiled while the first chunks are read; what is wrong with one shows where it is used.
+        over = threading.Event()
         if sum(stage.tasks for stage in stages) > WARM_TASKS:
-            threading.Thread(target=_warm, args=(stages,), name="jaxchunk-compile", daemon=True).start()
+            # Not a daemon: a process that ends in the middle of a compilation aborts.
+            threading.Thread(target=_warm, args=(stages, over), name="jaxchunk-compile").start()
         begun: list[Any] = []
         reserved = 0
         try:
@@ -159,6 +167,7 @@ class Runtime:
                     sink.slot.free()
             raise
         finally:
+            over.set()
             self.pool.trim(0 if reserved == 0 else reserved)
             self.ledger.unreserve(reserved)
             for sink in begun:
@@ -167,8 +176,10 @@ class Runtime:
         return counters
 
 
-def _warm(stages: Sequence[Stage]) -> None:
+def _warm(stages: Sequence[Stage], over: threading.Event) -> None:
     for stage in stages:
+        if over.is_set():
+            return
         with contextlib.suppress(Exception):
             stage.warm()
 
@@ -199,9 +210,14 @@ def spill_directory(parent: Path) -> Path:
         pid = left.name.removeprefix(_PREFIX).split("-")[0]
         if pid.isdecimal() and int(pid) != os.getpid() and not _alive(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
-    made = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent, ignore_cleanup_errors=True)
-    _directories.append(made)
-    return Path(made.name)
+    made = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+    atexit.register(_remove_own, made, os.getpid())
+    return made
+
+
+def _remove_own(directory: Path, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child leaves its parent's alone
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _alive(pid: int) -> bool:
@@ -212,15 +228,6 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         pass
     return True
-
-
-_directories: list[tempfile.TemporaryDirectory[str]] = []
-
-
-@atexit.register
-def _remove_directories() -> None:
-    for made in _directories:
-        made.cleanup()
 
 
 _runtime: Runtime | None = None

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from jaxchunk.graph.grid import Box, Grid, numblocks, shape_of
+from jaxchunk.graph.grid import Box, Grid, block_box, box_shape, numblocks, shape_of
 from jaxchunk.run.ledger import Ledger
 from jaxchunk.run.pool import Pool
 from jaxchunk.run.views import Span, Window
@@ -114,8 +114,10 @@ class DiskValue:
     def put(self, index: tuple[int, ...], box: Box, tile: Array, pool: Pool) -> None:
         """Write a tile, which holds blocks whole."""
         window = tuple(Span(a, b - a) for a, b in box)
-        for block, _, target in window_blocks(self.grid, window):
+        for block, inside, target in window_blocks(self.grid, window):
             part = tile[target]
+            if part.shape != box_shape(block_box(self.grid, block)):
+                raise AssertionError(f"tile {box} cuts block {block} of {self.name}: {inside}")
             with pool.holding(0 if part.flags.c_contiguous else part.nbytes):
                 data = _bytes_of(np.ascontiguousarray(part))
                 _write_all(self._file, data, self._offset(block))

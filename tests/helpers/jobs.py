@@ -120,6 +120,7 @@ def replace_slowly(path: str, threads: int, spills: bool, spill: str) -> None:
         except KeyboardInterrupt:
             print("interrupted", float(xp.sum(xp.ones(10, chunks=2))), flush=True)
             machine = runtime()
+            machine.note_strays()
             assert machine.persisted == 0
             assert machine.ledger.held == machine.pool.mapped + machine.keeper.remembered
             print("finished", flush=True)
