@@ -184,7 +184,7 @@ def test_a_read_that_fails_is_told_with_where_and_can_be_tried_again(threads: in
                 assert "test_faults.py:" in notes
                 assert "c/" in notes and "chunk (" in notes
                 nothing_is_left()
-    assert failures == sum(faults.happened.values()) - sum(n - 1 for n in faults.happened.values()) > 0
+    assert 0 < failures <= len(faults.happened)  # of a run in which several fail, one is told
     np.testing.assert_array_equal(value, (np.abs(z.store.values(((0, 1024), (0, 256)))) + 1).sum(0))
 
 

@@ -210,7 +210,7 @@ class StageRun:
     def _work_on(self) -> None:
         spares = Spares(self.tab)
         # Asked for while the user traces a function with JAX, values are computed and not traced.
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        with jax.enable_x64(True), jax.core.eval_context():
             while True:
                 with self._lock:
                     task = next(self._tasks, None) if self._error is None else None
