@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import jaxchunk as jc
 import jaxchunk.array_api as xp
 from benchmarks.peers import JaxChunk
 from benchmarks.rows import ROWS
+from helpers.measure import resident
 from helpers.synthetic import Faults, sink_store, synthetic_array
+from jaxchunk.lower.compile import CACHE, KERNEL_BYTES
 from jaxchunk.run.runtime import runtime
 
 
@@ -125,3 +128,17 @@ def replace_slowly(path: str, threads: int, spills: bool, spill: str) -> None:
             assert machine.ledger.held == machine.pool.mapped + machine.keeper.remembered
             print("finished", flush=True)
             raise
+
+
+def many_shapes(shapes: int, limit: int) -> Any:
+    """Sums of arrays of ever another length: resident memory when the kernel cache is full, and at the end."""
+    CACHE.limit = limit
+    compiled = CACHE.compiled
+    seen = []
+    for k in range(shapes):
+        x = xp.arange(float(k + 3))
+        assert float(xp.sum(x + 1)) == (k + 3) * (k + 4) / 2
+        if k in (2 * limit // KERNEL_BYTES, shapes - 1):
+            gc.collect()
+            seen.append(resident("VmRSS"))
+    return {"compiled": CACHE.compiled - compiled, "kept": len(CACHE._kernels), "resident": seen}
