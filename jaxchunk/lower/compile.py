@@ -29,7 +29,7 @@ from jaxchunk.lower.kernel import (
 from jaxchunk.lower.program import Block, Fold, Program, Scan
 
 CACHE_BYTES = 64 * 2**20
-# An executable's own size isn't told in full; this much was seen to stay per kernel (benchmarks/kernel_size.py).
+# An executable's own size isn't told in full; this much was seen to stay for each (tests/test_kernel_cache.py).
 KERNEL_BYTES = 350_000
 
 Shape = tuple[int, ...]

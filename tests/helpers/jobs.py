@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gc
 import math
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -122,12 +126,54 @@ def replace_slowly(path: str, threads: int, spills: bool, spill: str) -> None:
             jc.to_zarr(y, path, overwrite=True, chunks=(512, 1024))
         except KeyboardInterrupt:
             print("interrupted", float(xp.sum(xp.ones(10, chunks=2))), flush=True)
-            machine = runtime()
-            machine.note_strays()
-            assert machine.persisted == 0
-            assert machine.ledger.held == machine.pool.mapped + machine.keeper.remembered
+            nothing_is_left()
             print("finished", flush=True)
             raise
+
+
+def nothing_is_left() -> None:
+    """The ledger has what is mapped and remembered, and nothing else."""
+    gc.collect()
+    machine = runtime()
+    machine.note_strays()  # as before the next run
+    assert machine.persisted == 0
+    assert machine.ledger.held == machine.pool.mapped + machine.keeper.remembered <= machine.ledger.reserved
+
+
+def interrupted_at_any_moment(threads: int, times: int) -> None:
+    """Print how many of so many Ctrl-C, spread over the length of a run, were raised; all is in order after each."""
+    z = synthetic_array((400, 400), (50, 100), "float64", PATTERNS[2])
+    x = jc.from_zarr(z)
+    interrupted = 0
+    with budget(8 * 2**20), jc.config.set(threads=threads):
+        xp.mean(x * 2, axis=0).compute()
+        started = time.monotonic()
+        expected = xp.mean(x * 2, axis=0).compute()
+        usual = time.monotonic() - started
+        for k in range(times):
+            timer = threading.Timer(usual * k / times, os.kill, [os.getpid(), signal.SIGINT])
+            try:
+                timer.start()
+                xp.mean(x * 2, axis=0).compute()
+                timer.join()
+                time.sleep(0.2)  # too late for the run: it comes here
+            except KeyboardInterrupt:
+                interrupted += 1
+            timer.join()
+            nothing_is_left()
+        np.testing.assert_array_equal(xp.mean(x * 2, axis=0).compute(), expected)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    print(interrupted)
+
+
+def interrupted_with_a_handler() -> None:
+    """Ctrl-C in a run where the user has a handler: it prints, the run goes on, and the handler stays."""
+    signal.signal(signal.SIGINT, lambda *_: print("mine"))
+    z = synthetic_array((40,), (1,), "float64", lambda i: i, faults=Faults(delay=0.02))
+    threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with jc.config.set(threads=2):
+        print(float(xp.sum(jc.from_zarr(z) + 1)))
+    signal.raise_signal(signal.SIGINT)
 
 
 def many_shapes(shapes: int, limit: int) -> Any:
