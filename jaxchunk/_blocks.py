@@ -11,7 +11,6 @@ import jax
 import numpy as np
 from jax import lax
 
-from jaxchunk._jaxpr import live_bytes, primitives
 from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._conversion import from_numpy
 from jaxchunk.array_api._dtypes import as_dtype
@@ -141,6 +140,9 @@ class _Trace:
     """The function traced at one set of block shapes: a program of its own, and the arrays it captured."""
 
     def __init__(self, call: Callable[..., Any], shapes: tuple[Shape, ...], dtypes: Sequence[np.dtype[Any]]) -> None:
+        # Not with the module: it has JAX import what nothing else here needs.
+        from jaxchunk._jaxpr import live_bytes, primitives
+
         avals = [jax.ShapeDtypeStruct(s, d) for s, d in zip(shapes, dtypes, strict=True)]
         closed = jax.make_jaxpr(call)(*avals)
         if len(closed.jaxpr.outvars) != 1:
@@ -153,6 +155,7 @@ class _Trace:
         text = self._lowered()
         self.digest: Hashable = hashlib.sha256(text.encode()).hexdigest()
         self.primitives = primitives(self.jaxpr, text)
+        self.live_bytes = live_bytes(self.jaxpr)
 
     def _lowered(self) -> str:
         """The text of what the program does, in which every constant stands by its bits."""
@@ -195,7 +198,7 @@ def _node(name: str, traces: dict[tuple[Shape, ...], _Trace], layout: _Layout, n
         exact=True,
         flops=10.0,
         primitives=tuple(work for trace in traces.values() for work in trace.primitives),
-        body_bytes=max(live_bytes(trace.jaxpr) for trace in traces.values()),
+        body_bytes=max(trace.live_bytes for trace in traces.values()),
     )
     return Node(op, (*nodes, *captured), grid, first.dtype)
 

@@ -49,6 +49,10 @@ class ChunkCache:
         self._decoding: dict[Hashable, Future[Array]] = {}
         self._lock = threading.Lock()
 
+    def concerns(self, source: Any) -> bool:
+        """Whether any chunk of a source may be had from here, or is to be kept."""
+        return bool(self._lasting) or id(source) in self.lasting
+
     def wants(self, source: Any, index: tuple[int, ...], nbytes: int) -> bool:
         """Whether a chunk is to be had from here, or to be kept for later runs."""
         return (id(source), index) in self._lasting or self._may_last(source, nbytes)

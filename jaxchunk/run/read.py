@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from jaxchunk.graph.grid import Box, block_box, box_shape
+from jaxchunk.graph.grid import Axis, Box, block_box, box_shape
 from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.memory_array import MemoryArray
 from jaxchunk.run.pool import Pool, block_bytes
@@ -21,6 +21,13 @@ from jaxchunk.store.stored import StoredArray
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Spread: TypeAlias = Callable[[list[Callable[[], None]]], None]
+
+
+# Small chunks are read in batches of so many bytes: what a job costs by itself is paid once for each.
+BATCH_BYTES = 2**20
+
+Part: TypeAlias = tuple[tuple[int, ...], tuple[slice, ...], Array]
+"""A chunk's index, the part of it that is wanted, and where that goes."""
 
 
 def in_turn(jobs: list[Callable[[], None]]) -> None:
@@ -43,6 +50,7 @@ class Reader:
         self, stages: Sequence[Stage], pool: Pool, cache: ChunkCache, counters: Any, spread: Spread = in_turn
     ) -> None:
         self.stages, self.pool, self.cache, self.counters, self.spread = stages, pool, cache, counters, spread
+        self._once: dict[int, bool] = {}
 
     def leaf(self, leaf: Leaf, box: Box) -> Array:
         """A leaf's tile with the space's axes, size 1 on those it doesn't follow."""
@@ -86,8 +94,10 @@ class Reader:
         if isinstance(base, Slot):
             base = base.value
         if isinstance(base, StoredArray):
-            for index, part, target in window_blocks(base.grid, window):
-                jobs.append(partial(self._read_part, base, index, part, out[target]))
+            parts = [(index, part, out[target]) for index, part, target in window_blocks(base.grid, window)]
+            batch = max(1, BATCH_BYTES // base.layout.unit_nbytes)
+            for first in range(0, len(parts), batch):
+                jobs.append(partial(self._read_parts, base, parts[first : first + batch]))
         elif isinstance(base, MemoryArray):
             where: tuple[Any, ...] = (..., *(slice(s.start, s.stop, s.step) for s in window))
             out[...] = base.values[where]
@@ -106,19 +116,30 @@ class Reader:
         self._fill(jobs, base, window, out)
         self.spread(jobs)
 
-    def _read_part(self, base: StoredArray, index: tuple[int, ...], part: Any, out: Array) -> None:
-        shape = box_shape(block_box(base.grid, index))
-        whole = all(p == slice(0, n, 1) for p, n in zip(part, shape, strict=True))
-        uses = self._uses(base, index)
-        if (
-            whole
-            and uses == 1
-            and out.flags.c_contiguous
-            and not self.cache.wants(base, index, _chunk_bytes(base, index))
-        ):
-            self._decode(base, index, out)
-        else:
-            out[...] = self._chunk(base, index, uses)[part]
+    def _read_parts(self, base: StoredArray, parts: Sequence[Part]) -> None:
+        """Read chunks that nobody else wants into place, or by way of one block; others go through the cache."""
+        alone = self._read_once(base) and not self.cache.concerns(base)
+        block: Array | None = None
+        for index, part, out in parts:
+            shape = box_shape(block_box(base.grid, index))
+            uses = 1 if alone else self._uses(base, index)
+            if not alone and (uses != 1 or self.cache.wants(base, index, _chunk_bytes(base, index))):
+                block = None
+                out[...] = self._chunk(base, index, uses)[part]
+            elif out.shape == shape and out.flags.c_contiguous:
+                self._decode(base, index, out)
+            else:
+                if block is None or block.shape != shape:
+                    block = None  # before another one is taken
+                    block = self.pool.take(shape, base.dtype)
+                self._decode(base, index, block)
+                out[...] = block[part]
+
+    def _read_once(self, base: StoredArray) -> bool:
+        known = self._once.get(id(base))
+        if known is None:
+            known = self._once[id(base)] = reads_once(self.stages, base)
+        return known
 
     def _chunk(self, base: StoredArray, index: tuple[int, ...], uses: int) -> Array:
         shape = box_shape(block_box(base.grid, index))
@@ -154,6 +175,39 @@ class Reader:
 def _chunk_bytes(base: StoredArray, index: tuple[int, ...]) -> int:
     """What a decoded chunk takes as a block."""
     return block_bytes(base.dtype.itemsize * math.prod(box_shape(block_box(base.grid, index))))
+
+
+def reads_once(stages: Sequence[Stage], base: StoredArray) -> bool:
+    """Whether stages certainly read each chunk of a source for one tile alone, by arithmetic on the grids."""
+    readers = [(stage, leaf) for stage in stages for leaf in stage.leaves if _meets(leaf, base)]
+    readers += [(stage, leaf) for stage in stages for group in stage.groups for leaf in group.leaves]
+    if len(readers) != 1:
+        return False
+    (stage, leaf), *_ = readers
+    return (
+        leaf.view.base is base
+        and all(spans or tiles.nblocks == 1 for spans, tiles in zip(leaf.spans, stage.tiles, strict=True))
+        and all(
+            axis is None
+            or stage.tiles[axis].nblocks == 1
+            or (step == 1 and _cut_alike(stage.tiles[axis], offset, cuts))
+            for cuts, (axis, offset, step) in zip(base.grid, leaf.view.maps, strict=True)
+        )
+    )
+
+
+def _meets(leaf: Leaf, base: Any) -> bool:
+    return leaf.view.base is base or isinstance(leaf.view.base, Pieced)
+
+
+def _cut_alike(tiles: Axis, offset: int, chunks: Axis) -> bool:
+    """Whether tiles of an axis that begins at an offset end where chunks do."""
+    return (
+        tiles.is_regular()
+        and chunks.is_regular()
+        and tiles.largest % chunks.largest == 0
+        and offset % chunks.largest == 0
+    )
 
 
 def chunk_uses(stage: Stage, leaf: Leaf, chunk: Box) -> int:
