@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from jaxchunk.run.stage import Task
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
-class Step(NamedTuple):
+@dataclass(slots=True)
+class Step:
     """One tile of a task, with what it reads."""
 
     task: Task
