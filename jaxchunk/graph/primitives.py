@@ -185,6 +185,19 @@ class Affine:
         return ("affine", self.maps)
 
 
+class Move:
+    """A rechunk: each box of the result is put together from regions of the operands, and nothing is computed.
+
+    Its result is never made for its own sake: whoever uses it reads through it.
+    """
+
+    name: str
+
+    @property
+    def key(self) -> Hashable:
+        raise NotImplementedError
+
+
 class Piece(NamedTuple):
     """A region of one operand that lands in a region of the box that was asked for.
 
@@ -198,7 +211,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Concat:
+class Concat(Move):
     """The operands one after another along an axis."""
 
     axis: int
@@ -222,7 +235,7 @@ class Concat:
 
 
 @dataclass(frozen=True, eq=False)
-class Reshape:
+class Reshape(Move):
     """The operand's elements in row-major order under another shape."""
 
     old: tuple[int, ...]
@@ -340,6 +353,27 @@ def _flat_boxes(shape: Sequence[int], start: int, stop: int) -> Iterator[tuple[i
     if first < last:
         yield first * inner, last * inner, ((first, last), *((0, n) for n in shape[1:]))
     yield from within(last, last * inner, stop)
+
+
+Check: TypeAlias = Callable[[np.ndarray[Any, Any], Box], None]
+"""Raises where a tile of evidence, at a box of the whole, shows a fault."""
+
+
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """The first operand itself; a run that needs it has `check` look at every tile of the second one.
+
+    So a fault that only values can show, such as a singular matrix, is raised by the run that meets
+    it. The check's key stands for it: one check of one array is done once.
+    """
+
+    check: Check
+    check_key: Hashable
+    name: str = "guard"
+
+    @property
+    def key(self) -> Hashable:
+        return ("guard", self.check_key)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxchunk.config import Settings
+from jaxchunk.graph.gathers import Gather
 from jaxchunk.graph.grid import Axis, Grid
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source, compose
@@ -290,7 +291,7 @@ class Assembler:
             if isinstance(node.op.array, StoredArray):
                 self.sources.add(node.op.array)
             return node.op.array
-        assert isinstance(node.op, Concat | Reshape), node
+        assert isinstance(node.op, Concat | Reshape | Gather), node
         views = []
         for operand in node.operands:
             maps = tuple(AxisMap(a) for a in range(operand.ndim))
@@ -298,7 +299,8 @@ class Assembler:
                 maps = compose(operand.op.maps, maps)
                 operand = operand.operands[0]
             views.append(View(self._base(operand), maps))
-        return Pieced(node.op, tuple(views), node.shape, node.dtype, node.grid, node.op.name)
+        grids = tuple(operand.grid for operand in node.operands)
+        return Pieced(node.op, tuple(views), grids, node.shape, node.dtype, node.grid, node.op.name)
 
 
 def _only_moves(program: Program, leaves: list[Leaf]) -> bool:

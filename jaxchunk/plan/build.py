@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from jaxchunk.graph.node import Node
-from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Const, Iota, Reshape, compose
+from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Const, Iota, Move, compose
 from jaxchunk.lower.program import Block, Program, Scan
 
 Maps: TypeAlias = tuple[AxisMap, ...]
@@ -196,4 +196,4 @@ class Builder:
 
 def moves(node: Node) -> bool:
     """A node that is pieced together on the host when it is read."""
-    return isinstance(node.op, Concat | Reshape)
+    return isinstance(node.op, Move)

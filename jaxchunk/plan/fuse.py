@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from jaxchunk.graph.node import Node, postorder
-from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source
+from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Move, Source
 from jaxchunk.lower.program import Fold
 from jaxchunk.plan.build import Builder, is_elementwise
 
@@ -61,7 +61,7 @@ def bases(node: Node) -> set[Node]:
     stack = [node]
     while stack:
         top = stack.pop()
-        if isinstance(top.op, Affine | Concat | Reshape) and top.value is None:
+        if isinstance(top.op, Affine | Move) and top.value is None:
             stack.extend(top.operands)
         else:
             found.add(top)
@@ -131,7 +131,7 @@ def _anchors(roots: list[Node], order: list[Node], cuts: set[Node]) -> set[Node]
     views = {root for root in roots if isinstance(root.op, Affine)}
     anchors |= cuts
     for node in order:
-        if isinstance(node.op, Concat | Reshape):
+        if isinstance(node.op, Move):
             anchors.update(base for o in node.operands for base in bases(o))
         op = node.op
         if isinstance(op, Blockwise) and (op.exact or op.scanner is not None or op.whole):

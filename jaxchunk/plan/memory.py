@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxchunk.graph.gathers import Gather
 from jaxchunk.graph.grid import Grid
+from jaxchunk.graph.primitives import Concat
 from jaxchunk.lower.kernel import SUBTILE, state_sizes, subtiles
 from jaxchunk.lower.program import Instr, Program
 from jaxchunk.plan.scratch import scratch_bytes
@@ -115,9 +117,32 @@ def reading_bytes(base: Any, maps: Sequence[Any], tile: Sequence[int], io_thread
         return min(io_threads, max(1, chunks)) * (base.scratch_bytes if in_place else _one_chunk(base))
     if isinstance(base, Pieced):
         # A stepped window is read whole first, and a piece whose shape doesn't fit by way of another array.
-        whole = _padded(base.dtype.itemsize * math.prod(tile[m.axis] * abs(m.step) for m in maps if m.axis is not None))
-        return 2 * whole + io_threads * _one_chunk(base)
+        box = tuple(1 if m.axis is None else tile[m.axis] * abs(m.step) for m in maps)
+        whole = _padded(base.dtype.itemsize * math.prod(box))
+        return 2 * whole + gathered_bytes(base, box) + io_threads * _one_chunk(base)
     return _one_chunk(base)
+
+
+def gathered_bytes(base: Any, box: tuple[int, ...]) -> int:
+    """What gathers take to put a box together: each for itself, and the neediest of what it reads."""
+    if not isinstance(base, Pieced):
+        return 0
+    own, boxes = 0, tuple(box if isinstance(base.op, Concat) else _within(grid, box) for grid in base.grids)
+    if isinstance(base.op, Gather):
+        own, boxes = base.op.demand(box, base.dtype.itemsize)
+    needs = [0]
+    for view, part in zip(base.operands, boxes, strict=True):
+        needs.append(gathered_bytes(view.base, tuple(1 if m.axis is None else part[m.axis] for m in view.maps)))
+    return own + max(needs)
+
+
+def _within(grid: Grid, box: tuple[int, ...]) -> tuple[int, ...]:
+    """A box of an array that holds as many elements as another array's box: of its last axes."""
+    left, shape = math.prod(box), []
+    for axis in reversed(grid):
+        shape.append(max(1, min(axis.length, left)))
+        left = -(-left // shape[-1])
+    return tuple(reversed(shape))
 
 
 def _one_chunk(base: Any) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxchunk import config
 from jaxchunk.errors import MemoryBudgetError
 from jaxchunk.graph.node import Node, postorder
-from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape
+from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Move
 from jaxchunk.lower.compile import CACHE
 from jaxchunk.plan.assemble import Assembler
 from jaxchunk.plan.fuse import exists, stages
@@ -22,7 +22,7 @@ from jaxchunk.plan.simplify import PlanLimits, Simplifier
 from jaxchunk.run.keep import ONE_SHARE, REMEMBERED_SHARE, is_held
 from jaxchunk.run.profile import StageCounters, Totals, record
 from jaxchunk.run.runtime import Runtime, runtime
-from jaxchunk.run.sinks import ResultSink, WriteSink
+from jaxchunk.run.sinks import CheckSink, ResultSink, WriteSink
 from jaxchunk.run.stage import Stage
 from jaxchunk.run.values import HostValue
 from jaxchunk.store.stored import StoredArray
@@ -58,9 +58,12 @@ class Plan:
         simple = simplifier.simplify([r if isinstance(r, Node) else r.node for r in self.requests])
         reads = {n: _read(n) for n, r in zip(simple, self.requests, strict=True) if _is_read(n, r)}
         self._wanted = [reads.get(node, node) for node in simple]
+        checks = [(_read(n) if exists(n) else n, check) for n, check in simplifier.guards.values()]
         self._sources: set[StoredArray] = set()
         sinks = self._sinks()
-        live = [node for node in dict.fromkeys(self._wanted) if node.size]
+        for node, check in checks:
+            sinks.setdefault(node, []).append(CheckSink(check))
+        live = [node for node in dict.fromkeys([*self._wanted, *(node for node, _ in checks)]) if node.size]
         # Values that are there already: those this plan reads count, others make way.
         self._read = {node for node in postorder(live, stop=exists) if node.value is not None}
         values = {id(node.value): node.value for node in self._read if isinstance(node.value, HostValue)}
@@ -268,7 +271,7 @@ def _is_read(node: Node, request: Request) -> bool:
     if exists(node):
         return True
     if isinstance(request, Keep):
-        return isinstance(node.op, Concat | Reshape)
+        return isinstance(node.op, Move)
     # A user's function makes blocks as they come; what is written has chunks of its own.
     exact = isinstance(node.op, Blockwise) and node.op.exact
     return exact and isinstance(request, Write) and request.grid != node.grid

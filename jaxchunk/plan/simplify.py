@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxchunk.graph.grid import auto_grid
 from jaxchunk.graph.node import Composite, Node, postorder
-from jaxchunk.graph.primitives import Affine, Blockwise, Const, Iota, Reshape, compose
+from jaxchunk.graph.primitives import Affine, Blockwise, Check, Const, Guard, Iota, Reshape, compose
 from jaxchunk.plan.select import pushed_selection
 
 
@@ -26,11 +26,20 @@ class PlanLimits:
 
 
 class Simplifier:
-    """Canonical nodes for the nodes of a graph."""
+    """Canonical nodes for the nodes of a graph.
+
+    Attributes
+    ----------
+    known
+        Of each node met, its canonical one.
+    guards
+        What the run is to look at, and with which check.
+    """
 
     def __init__(self, limits: PlanLimits) -> None:
         self.limits = limits
         self.known: dict[Node, Node] = {}
+        self.guards: dict[Hashable, tuple[Node, Check]] = {}
         self._shared: dict[Hashable, Node] = {}
         self._users: Counter[Node] = Counter()
 
@@ -53,6 +62,10 @@ class Simplifier:
         if isinstance(node.op, Composite):
             expanded = node.op.expand(_with(node, operands), self.limits)
             return self.simplify([expanded])[0]
+        if isinstance(node.op, Guard):
+            guarded, evidence = operands
+            self.guards.setdefault((node.op.check_key, evidence), (evidence, node.op.check))
+            return guarded
         node = _with(node, operands)
         if isinstance(node.op, Affine):
             node = _composed(node)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jaxchunk.graph.grid import Box, Grid, block_box, box_shape
+from jaxchunk.graph.primitives import Check
 from jaxchunk.run.values import Slot
 from jaxchunk.run.views import region
 
@@ -39,6 +40,19 @@ class ResultSink:
 
     def put(self, index: tuple[int, ...], box: Box, tile: Array, run: Any) -> None:
         region(self.array, box)[...] = tile
+
+
+class CheckSink:
+    """Looks at tiles and keeps nothing: raises where one shows a fault."""
+
+    def __init__(self, check: Check) -> None:
+        self.check = check
+
+    def begin(self, runtime: Any) -> None:
+        """Nothing to be made."""
+
+    def put(self, index: tuple[int, ...], box: Box, tile: Array, run: Any) -> None:
+        self.check(tile, box)
 
 
 class ValueSink:

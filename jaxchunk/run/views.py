@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from jaxchunk.graph.gathers import Gather
 from jaxchunk.graph.grid import Box, Grid
 from jaxchunk.graph.primitives import AxisMap, Concat, Reshape
 
@@ -63,10 +64,14 @@ class View(NamedTuple):
 
 
 class Pieced(NamedTuple):
-    """A concatenation or reshape of views: each box is assembled from its pieces."""
+    """A concatenation, reshape or gather of views: each box is assembled from its pieces.
 
-    op: Concat | Reshape
+    `grids` are the operands' cuts, as the graph has them.
+    """
+
+    op: Concat | Reshape | Gather
     operands: tuple[View, ...]
+    grids: tuple[Grid, ...]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     grid: Grid
@@ -90,6 +95,9 @@ def fill_pieced(pieced: Pieced, window: Window, out: Array, fill: Filler, scratc
         fill_pieced(pieced, tuple(Span(a, b - a) for a, b in box), whole, fill, scratch)
         out[...] = whole[tuple(slice(None, None, s.step) for s in window)]
         return
+    if isinstance(pieced.op, Gather):
+        pieced.op.fill(box, out, _Operands(pieced, fill, scratch))
+        return
     for piece in pieced.op.pieces(box):
         target = region(out, piece.target)
         view = pieced.operands[piece.operand]
@@ -104,6 +112,24 @@ def fill_pieced(pieced: Pieced, window: Window, out: Array, fill: Filler, scratc
             target[...] = turned.reshape(target.shape)
         else:
             fill_broadcast(view, piece.source, turned, fill)
+
+
+class _Operands(NamedTuple):
+    """What a gather reads: a `jaxchunk.graph.gathers.Operands`."""
+
+    pieced: Pieced
+    fill: Filler
+    scratch: Callable[..., Array]
+
+    def read(self, operand: int, box: Box, out: Array | None = None) -> Array:
+        view = self.pieced.operands[operand]
+        if out is None:
+            out = self.scratch(tuple(b - a for a, b in box), view.base.dtype)
+        fill_broadcast(view, box, out, self.fill)
+        return out
+
+    def grid(self, operand: int) -> Grid:
+        return self.pieced.grids[operand]
 
 
 def region(array: Array, box: Box) -> Array:
