@@ -168,6 +168,11 @@ from jaxchunk.array_api._statistical import (
     sum,
     var,
 )
+from jaxchunk.array_api._taking import (
+    nonzero,
+    take,
+    take_along_axis,
+)
 from jaxchunk.array_api._utility import (
     all,
     any,
@@ -279,6 +284,7 @@ __all__ = [
     "negative",
     "newaxis",
     "nextafter",
+    "nonzero",
     "not_equal",
     "ones",
     "ones_like",
@@ -306,6 +312,8 @@ __all__ = [
     "std",
     "subtract",
     "sum",
+    "take",
+    "take_along_axis",
     "tan",
     "tanh",
     "tensordot",

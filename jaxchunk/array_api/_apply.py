@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxchunk.array_api import _build
 from jaxchunk.array_api._build import DType
+from jaxchunk.array_api._pending import Pending, Selected
 from jaxchunk.graph.node import Node
 
 if TYPE_CHECKING:
@@ -18,27 +19,39 @@ if TYPE_CHECKING:
 class Operand:
     """A handle on a node, which operations in place make point to another one.
 
+    Where the shape depends on values, what is held is a `Pending`, until somebody asks for the node.
     It is the little of an array that this module has to know, so that arrays can have operators made
     of the functions, and functions give arrays, without the two importing each other.
     """
 
-    __slots__ = ("__weakref__", "_node")
+    __slots__ = ("__weakref__", "_held")
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        node.handles += 1
+    def __init__(self, held: Node | Pending) -> None:
+        self._held = held
+        if isinstance(held, Node):
+            held.handles += 1
 
     def __del__(self) -> None:
-        self._node.handles -= 1
+        if isinstance(self._held, Node):
+            self._held.handles -= 1
+
+    @property
+    def _node(self) -> Node:
+        held = self._held
+        if isinstance(held, Pending):
+            self._point_to(held.node())
+            return self._node
+        return held
 
     def _point_to(self, node: Node) -> None:
         node.handles += 1
-        self._node.handles -= 1
-        self._node = node
+        before, self._held = self._held, node
+        if isinstance(before, Node):
+            before.handles -= 1
 
     @property
     def dtype(self) -> DType:
-        return self._node.dtype
+        return self._held.dtype
 
 
 def elementwise(row: Row, *operands: Any) -> Array:
@@ -48,7 +61,8 @@ def elementwise(row: Row, *operands: Any) -> Array:
     """
     refuse_foreign(row.name, operands)
     dtype = row.operand_dtype(operands)
-    nodes = [as_node(x, dtype) for x in operands]
+    selection = _selection(operands)
+    nodes = [as_node(x, dtype) if selection is None else _unselected(x, dtype) for x in operands]
     key = (row.name, dtype.str, *(node.dtype.str for node in nodes))
     node = _build.blockwise(
         row.name,
@@ -60,7 +74,23 @@ def elementwise(row: Row, *operands: Any) -> Array:
         flops=row.flops,
     )
     kind = next(type(x) for x in operands if isinstance(x, Operand))
-    return kind(node)  # type: ignore[return-value]  # Array is the only kind there is
+    held = node if selection is None else Selected(node, selection.found)
+    return kind(held)  # type: ignore[return-value]  # Array is the only kind there is
+
+
+def _selection(operands: tuple[Any, ...]) -> Selected | None:
+    """What all operands with axes are selections by one mask of, if they are; of arrays of one shape."""
+    held = [x._held for x in operands if isinstance(x, Operand) and x._held.ndim]
+    first = held[0] if held else None
+    if isinstance(first, Selected) and all(
+        isinstance(h, Selected) and h.found is first.found and h.values.shape == first.values.shape for h in held
+    ):
+        return first
+    return None
+
+
+def _unselected(x: Any, dtype: DType) -> Node:
+    return x._held.values if isinstance(x, Operand) and isinstance(x._held, Selected) else as_node(x, dtype)
 
 
 def as_node(x: Any, dtype: DType) -> Node:

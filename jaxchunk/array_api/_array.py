@@ -10,11 +10,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from jaxchunk.array_api import _views
-from jaxchunk.array_api._build import DType, Shape, pinned
+from jaxchunk.array_api._advanced import assigned, index
+from jaxchunk.array_api._apply import as_node, refuse_foreign
+from jaxchunk.array_api._build import DType, Shape, cast, pinned
 from jaxchunk.array_api._contraction import matmul
 from jaxchunk.array_api._devices import Device, as_device, default_device
-from jaxchunk.array_api._indexing import basic_index
+from jaxchunk.array_api._dtypes import Scalar, result_type
+from jaxchunk.array_api._gather import in_memory
 from jaxchunk.array_api._operators import Operators
+from jaxchunk.array_api._pending import Pending
 from jaxchunk.array_api._picture import html
 from jaxchunk.graph import grid as grids
 from jaxchunk.graph.grid import ChunksLike
@@ -53,7 +57,7 @@ class Array(Operators):
 
     @property
     def dtype(self) -> DType:
-        return self._node.dtype
+        return self._held.dtype
 
     @property
     def shape(self) -> Shape:
@@ -61,7 +65,7 @@ class Array(Operators):
 
     @property
     def ndim(self) -> int:
-        return self._node.ndim
+        return self._held.ndim
 
     @property
     def size(self) -> int:
@@ -95,7 +99,7 @@ class Array(Operators):
     @property
     def device(self) -> Device:
         """Where the array is pinned, or else the default device, which asking for starts JAX."""
-        pinned_to = self._node.device
+        pinned_to = self._held.device
         return pinned_to if isinstance(pinned_to, Device) else default_device()
 
     @property
@@ -119,16 +123,23 @@ class Array(Operators):
         return self.shape[0]
 
     def __repr__(self) -> str:
+        if isinstance(self._held, Pending):
+            shape = tuple("?" if n is None else n for n in self._held.shape)
+            return f"<jaxchunk Array ({', '.join(map(str, shape))}) {self.dtype}, of a size that isn't counted yet>"
         chunks = "" if math.prod(self.numblocks) == 1 or not self.shape else f", chunks of {self.chunksize}"
         return f"<jaxchunk Array {self.shape} {self.dtype}{chunks}, {format_bytes(self.nbytes)}, {self._state()}>"
 
     def _state(self) -> str:
-        node = self._node
+        node = self._held
+        if isinstance(node, Pending):
+            return "lazy"
         if isinstance(node.op, Source):
             return node.op.array.name
         return "lazy" if node.value is None else "computed"
 
     def _repr_html_(self) -> str:
+        if isinstance(self._held, Pending):
+            return repr(self).replace("<", "&lt;").replace(">", "&gt;")
         facts = {
             "shape": str(self.shape),
             "dtype": str(self.dtype),
@@ -259,12 +270,31 @@ class Array(Operators):
     # --- other arrays from it ------------------------------------------------------------------
 
     def __getitem__(self, key: Any, /) -> Array:
-        """A view at integers, slices, `...` and None: nothing is computed or copied."""
-        node = basic_index(self._node, key)
+        """A view at integers, slices, `...` and None; elements at integer arrays; those where a mask is true.
+
+        All lazy. The shape of a selection by a mask is counted when it is first asked for.
+        """
+        node = index(self._node, key)
         return Array(node)
 
-    def __setitem__(self, key: Any, value: Any, /) -> NoReturn:
-        raise TypeError("assignment to elements is not available yet; where(mask, value, x) makes a changed array")
+    def __setitem__(self, key: Any, value: Any, /) -> None:
+        """Replace elements, at any key that can be read: this array object stands for a changed array then.
+
+        The value broadcasts to what the key selects, and its dtype has to promote to the array's. Views made
+        before see nothing of it.
+        """
+        self._point_to(assigned(self._node, key, self._assignable(value)))
+
+    def _assignable(self, value: Any) -> Node:
+        if isinstance(value, np.ndarray):
+            value = Array(in_memory(np.array(value)))
+        refuse_foreign("an assignment", (value,))
+        if not isinstance(value, Array | Scalar):
+            raise TypeError(f"an assignment takes arrays and scalars, not {value!r} of type {type(value).__name__}")
+        if result_type(self, value) != self.dtype:
+            kind = getattr(value, "dtype", type(value).__name__)
+            raise TypeError(f"{kind} can't be assigned into an array of {self.dtype}: convert one of them with astype")
+        return cast(as_node(value, self.dtype), self.dtype)
 
     def __matmul__(self, other: Any, /) -> Array:
         return Array(matmul(self._node, other._node)) if isinstance(other, Array) else NotImplemented

@@ -23,7 +23,7 @@ def basic_index(node: Node, key: Any) -> Node:
     """
     maps: list[AxisMap] = []
     grid: list[Axis] = []
-    for entry in _expanded(key, node):
+    for entry in expanded(key, node):
         if entry is None:
             grid.append(Axis.regular(1, 1))
             continue
@@ -39,7 +39,7 @@ def basic_index(node: Node, key: Any) -> Node:
     return node if maps == whole and tuple(grid) == node.grid else _views.view("getitem", node, maps, tuple(grid))
 
 
-def _expanded(key: Any, node: Node) -> list[Any]:
+def expanded(key: Any, node: Node) -> list[Any]:
     """The key with one entry per axis of the node, besides its Nones."""
     entries = [_entry(entry) for entry in (key if isinstance(key, tuple) else (key,))]
     given = sum(entry is not None and entry is not Ellipsis for entry in entries)
@@ -53,20 +53,39 @@ def _expanded(key: Any, node: Node) -> list[Any]:
 
 
 def _entry(entry: Any) -> Any:
-    """One entry of a key, integers as Python ints; everything that isn't basic is refused by name."""
-    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+    """One entry of a key, integers as Python ints; arrays stay as they are."""
+    if entry is None or entry is Ellipsis or isinstance(entry, slice | Node):
         return entry
-    dtype, ndim = getattr(entry, "dtype", None), getattr(entry, "ndim", None)
-    if isinstance(entry, bool) or (dtype is not None and dtype.kind == "b"):
-        raise IndexError("boolean indices are not available yet; where(mask, x, other) keeps the shape and is")
-    if (ndim is not None and ndim > 0) or isinstance(entry, list):
-        raise IndexError("arrays and lists as indices are not available yet; integers and slices are")
     try:
         return operator.index(entry)
     except TypeError:
         raise TypeError(
             f"an index is an int, a slice, ... or None, not {entry!r} of type {type(entry).__name__}"
         ) from None
+
+
+def region_of(node: Node, key: Any) -> tuple[tuple[range, ...], list[int | None], set[int]]:
+    """What a basic key selects: an ascending range per axis, the axis of the node that each axis of x[key]
+    runs along (None for a new one), and the axes that it runs along backwards."""
+    region: list[range] = []
+    kept: list[int | None] = []
+    backwards: set[int] = set()
+    for entry in expanded(key, node):
+        axis = len(region)
+        if entry is None:
+            kept.append(None)
+        elif isinstance(entry, slice):
+            start, step, count = _slice(entry, node.shape[axis], axis)
+            positions = range(start, start + count * step, step)
+            if step < 0:
+                backwards.add(axis)
+                positions = positions[::-1]
+            region.append(positions)
+            kept.append(axis)
+        else:
+            at = _position(entry, node.shape[axis], axis)
+            region.append(range(at, at + 1))
+    return tuple(region), kept, backwards
 
 
 def _position(index: int, length: int, axis: int) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jaxchunk.graph.gathers import Overlay
 from jaxchunk.graph.grid import auto_grid
 from jaxchunk.graph.node import Composite, Node, postorder
 from jaxchunk.graph.primitives import Affine, Blockwise, Check, Const, Guard, Iota, Reshape, compose
@@ -42,6 +43,8 @@ class Simplifier:
         self.guards: dict[Hashable, tuple[Node, Check]] = {}
         self._shared: dict[Hashable, Node] = {}
         self._users: Counter[Node] = Counter()
+        # Overlays that nobody but another overlay uses: that one takes in their patches.
+        self._covered: set[Node] = set()
 
     def _is_done(self, node: Node) -> bool:
         return node.value is not None or node in self.known
@@ -50,6 +53,9 @@ class Simplifier:
         """The canonical node of each root; a remembered value is a leaf."""
         roots = list(roots)
         self._users.update(o for n in postorder(roots, stop=self._is_done) for o in n.operands)
+        for node in postorder(roots, stop=self._is_done):
+            if isinstance(node.op, Overlay) and self._users[node.operands[0]] == 1:
+                self._covered.add(node.operands[0])
         for node in postorder(roots, stop=self._is_done):
             if node not in self.known:
                 self.known[node] = self._canonical(node)
@@ -66,7 +72,7 @@ class Simplifier:
             guarded, evidence = operands
             self.guards.setdefault((node.op.check_key, evidence), (evidence, node.op.check))
             return guarded
-        node = _with(node, operands)
+        original, node = node, _with(node, operands)
         if isinstance(node.op, Affine):
             node = _composed(node)
             if isinstance(node.op, Affine) and node.value is None:
@@ -75,6 +81,8 @@ class Simplifier:
                     return self.simplify([selection])[0]
         elif isinstance(node.op, Reshape):
             node = self._pushed(node)
+        elif isinstance(node.op, Overlay) and original not in self._covered:
+            node = _one_overlay(node)
         return self._share(_key(node), node)
 
     def _share(self, key: Hashable, node: Node) -> Node:
@@ -141,6 +149,19 @@ def _composed(node: Node) -> Node:
         return node
     op = Affine(outer.name, compose(inner.op.maps, outer.maps))
     return Node(op, inner.operands, node.grid, node.dtype, node.device, node.where)
+
+
+def _one_overlay(node: Node) -> Node:
+    """Patches on patches as one list of patches."""
+    layers: list[Node] = []
+    below = node
+    while isinstance(below.op, Overlay) and below.value is None:
+        layers.append(below)
+        below = below.operands[0]
+    layers.reverse()
+    regions = tuple(region for layer in layers if isinstance(layer.op, Overlay) for region in layer.op.regions)
+    patches = [patch for layer in layers for patch in layer.operands[1:]]
+    return Node(Overlay(regions), (below, *patches), node.grid, node.dtype, node.device, node.where)
 
 
 def _carries_reshape(node: Node) -> bool:
