@@ -157,6 +157,10 @@ from jaxchunk.array_api._searching import (
     count_nonzero,
     where,
 )
+from jaxchunk.array_api._sorting import (
+    argsort,
+    sort,
+)
 from jaxchunk.array_api._statistical import (
     cumulative_prod,
     cumulative_sum,
@@ -195,6 +199,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "asarray",
     "asin",
     "asinh",
@@ -305,6 +310,7 @@ __all__ = [
     "signbit",
     "sin",
     "sinh",
+    "sort",
     "sqrt",
     "square",
     "squeeze",

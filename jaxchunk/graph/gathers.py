@@ -34,6 +34,10 @@ class Operands(Protocol):
         """A box of an operand, in `out` where that is given."""
         ...
 
+    def empty(self, operand: int, shape: Shape) -> Array:
+        """An array of an operand's dtype to work in."""
+        ...
+
     def grid(self, operand: int) -> Grid: ...
 
 
@@ -258,59 +262,73 @@ def _met(positions: range, span: tuple[int, int]) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Merge(Gather):
-    """Blocks of what lies between splits of sorted runs: each block's elements, not yet in order.
+    """Sorted runs as groups in order: any part of a group, read from between splits and put in order.
 
-    Operands are (rows, starts). `rows`, (lanes, n, columns), are runs of `run` rows that are sorted;
-    `fan` runs make a group. `starts`, (lanes, blocks, fan), has for each block of `block` rows of
-    the result where in each run of its group it begins: all before are in blocks before.
+    Operands are (rows, starts). `rows`, (lanes, n, columns), are runs of `run` rows that are sorted by
+    their first `keys` columns; `fan` runs make a group. `starts`, (lanes, blocks, fan), has for each
+    block of `block` rows of the result where in each run of its group it begins: all before are in
+    blocks before.
     """
 
     run: int
     fan: int
     block: int
     length: int
+    keys: int
     name: str = "merge"
 
     @property
     def key(self) -> Hashable:
-        return ("merge", self.run, self.fan, self.block, self.length)
+        return ("merge", self.run, self.fan, self.block, self.length, self.keys)
 
     def fill(self, box: Box, out: Array, operands: Operands) -> None:
-        lanes, (start, stop), columns = box
-        blocks = -(-self.length // self.block)
-        for lane in range(*lanes):
-            for k in range(start // self.block, -(-stop // self.block)):
-                table = operands.read(1, ((lane, lane + 1), (k, min(k + 2, blocks)), (0, self.fan)))[0]
-                at = k * self.block
-                for r, (first, last) in enumerate(self._spans(k, table)):
-                    lo, hi = max(start, at), min(stop, at + last - first)
-                    if lo < hi:
-                        base = self._run_start(k, r) + first - at
-                        target = out[lane - lanes[0] : lane - lanes[0] + 1, lo - start : hi - start]
-                        operands.read(0, ((lane, lane + 1), (base + lo, base + hi), columns), target)
-                    at += last - first
-
-    def _run_start(self, k: int, r: int) -> int:
+        (lane0, lane1), (start, stop), columns = box
         group = self.run * self.fan
-        return k * self.block // group * group + r * self.run
+        for lane in range(lane0, lane1):
+            for g in range(start // group, -(-stop // group)):
+                lo, hi = max(start, g * group), min(stop, (g + 1) * group)
+                first, last = lo // self.block, -(-hi // self.block)
+                rows = self._between(lane, g, first, last, operands)
+                base = first * self.block
+                out[lane - lane0, lo - start : hi - start] = rows[lo - base : hi - base, slice(*columns)]
 
-    def _spans(self, k: int, table: Array) -> Iterator[tuple[int, int]]:
-        """Of each run of a block's group, the rows that belong to the block."""
-        group = self.run * self.fan
-        ends = (k + 1) * self.block >= min((k * self.block // group + 1) * group, self.length)
-        for r in range(self.fan):
-            length = max(0, min(self.run, self.length - self._run_start(k, r)))
-            yield int(table[0, r]), length if ends else int(table[1, r])
+    def _between(self, lane: int, g: int, first: int, last: int, operands: Operands) -> Array:
+        """Rows of the blocks [first, last) of one group, in order."""
+        begin = g * self.run * self.fan
+        lengths = np.clip(self.length - begin - self.run * np.arange(self.fan), 0, self.run)
+        end = begin + int(lengths.sum())
+        columns = operands.grid(0)[2].length
+        starts = self._splits(lane, first, operands)
+        stops = lengths if last * self.block >= end else self._splits(lane, last, operands)
+        rows = operands.empty(0, (1, int((stops - starts).sum()), columns))
+        at = 0
+        for r, (lo, hi) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
+            if lo < hi:
+                span = (begin + r * self.run + lo, begin + r * self.run + hi)
+                operands.read(0, ((lane, lane + 1), span, (0, columns)), rows[:, at : at + hi - lo])
+                at += hi - lo
+        (flat,) = rows
+        if columns == 1:
+            flat[:, 0].sort()  # in place; equal rows are the same
+        else:
+            flat[...] = flat[order_of(flat[:, : self.keys])]
+        return flat
+
+    def _splits(self, lane: int, block: int, operands: Operands) -> Array:
+        return operands.read(1, ((lane, lane + 1), (block, block + 1), (0, self.fan)))[0, 0]
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
-        return Demand(16 * self.fan + 4096, (shape, (1, 2, self.fan)))
+        # Blocks that the box cuts are put in order whole.
+        rows = (shape[1] + 2 * self.block) * itemsize * shape[2]
+        nbytes = rows if shape[2] == 1 else 3 * rows
+        return Demand(nbytes + 64 * self.fan + 4096, ((1, self.run, shape[2]), (1, 1, self.fan)))
 
 
 @dataclass(frozen=True, eq=False)
 class Splits(Gather):
     """Where sorted runs are split so that each block of the merged result has its exact number of rows.
 
-    Operands are (rows, samples) as for `Merge`; `samples` has every `step`-th row of each run. The
+    Operands are (rows, samples) as for `Merge`; `samples` has every `step`-th row, and `step` divides `run`. The
     result is (lanes, blocks, fan), int64. Rows are ordered by their first `keys` columns, equal ones by
     their runs.
 
@@ -325,6 +343,7 @@ class Splits(Gather):
     length: int
     step: int
     keys: int
+    itemsize: int
     name: str = "splits"
 
     @property
@@ -350,7 +369,7 @@ class Splits(Gather):
         total = int(counts.sum())
         begin = g * self.fan * per_run
         samples = operands.read(1, ((lane, lane + 1), (begin, begin + total), (0, self.keys)))[0]
-        run_of = np.repeat(np.arange(self.fan), counts)[_order(samples)]
+        run_of = np.repeat(np.arange(self.fan, dtype=np.int32), counts)[order_of(samples)]
         starts = np.zeros((len(ranks), self.fan), np.int64)
         for row, rank in enumerate(ranks):
             low = rank // self.step
@@ -373,18 +392,18 @@ class Splits(Gather):
             for r, (a, b) in enumerate(zip(lo.tolist(), hi.tolist(), strict=True))
         ]
         rows = np.concatenate(windows)
-        run_of = np.repeat(np.arange(self.fan), hi - lo)
-        return np.bincount(run_of[_order(rows)[:rank]], minlength=self.fan)
+        run_of = np.repeat(np.arange(self.fan, dtype=np.int32), hi - lo)
+        return np.bincount(run_of[order_of(rows)[:rank]], minlength=self.fan)
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
-        samples = self.fan * (self.run // self.step)
-        window = (3 * self.fan + 2) * self.step
-        row = self.keys * 8
-        nbytes = (samples + window) * (2 * row + 24) + 64 * self.fan * (shape[1] + 4)
+        samples = self.fan * -(-self.run // self.step)
+        window = 2 * (self.fan + 1) * self.step
+        row = self.keys * self.itemsize
+        nbytes = 4 * samples + max(samples * (row + 16), window * (2 * row + 16)) + 16 * self.fan * (shape[1] + 8)
         return Demand(nbytes, ((1, self.step, self.keys), (1, samples, self.keys)))
 
 
-def _order(rows: Array) -> Array:
+def order_of(rows: Array) -> Array:
     """The order of rows by all their columns, equal ones as they come."""
     if rows.shape[1] == 1:
         return np.argsort(rows[:, 0], kind="stable")

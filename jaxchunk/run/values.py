@@ -23,6 +23,8 @@ _tokens = itertools.count()
 
 # Runs of fewer bytes are read together with what lies between them.
 SHORT_RUN = 4096
+# Elements that lie so far apart are read one by one.
+FAR = 16
 
 
 class HostValue:
@@ -149,7 +151,12 @@ class DiskValue:
             at = offset + sum((p.start + i * p.step) * s for p, i, s in zip(outer, place, strides, strict=False))
             at += part[run].start * inner if shape else 0
             piece = out[(*place, ...)]
-            if not stepped and piece.flags.c_contiguous:
+            if stepped and part[run].step >= FAR:
+                for i in range(piece.shape[0]):
+                    one = np.ascontiguousarray(piece[i])
+                    self._read(one, at + i * part[run].step * inner)
+                    piece[i] = one
+            elif not stepped and piece.flags.c_contiguous:
                 self._read(piece, at)
             else:
                 count = (part[run].stop - part[run].start) if shape else 1

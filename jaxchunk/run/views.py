@@ -122,11 +122,13 @@ class _Operands(NamedTuple):
     scratch: Callable[..., Array]
 
     def read(self, operand: int, box: Box, out: Array | None = None) -> Array:
-        view = self.pieced.operands[operand]
         if out is None:
-            out = self.scratch(tuple(b - a for a, b in box), view.base.dtype)
-        fill_broadcast(view, box, out, self.fill)
+            out = self.empty(operand, tuple(b - a for a, b in box))
+        fill_broadcast(self.pieced.operands[operand], box, out, self.fill)
         return out
+
+    def empty(self, operand: int, shape: tuple[int, ...]) -> Array:
+        return self.scratch(shape, self.pieced.operands[operand].base.dtype)
 
     def grid(self, operand: int) -> Grid:
         return self.pieced.grids[operand]

@@ -1,0 +1,342 @@
+"""sort and argsort, for axes of any length.
+
+An axis that fits in one task is sorted there. A longer one is cut into runs that are sorted one by
+one and kept, in memory or on disk; then the exact places are found at which the runs have to be split
+for each block of the result. Whoever reads a part of the result has it merged from what lies between
+the splits. So data is read twice and written once besides the result. Where there are too many runs
+to be merged at once, groups of them are merged first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import lax
+
+from jaxchunk.array_api import _build, _views
+from jaxchunk.array_api._arguments import as_axis, need_array
+from jaxchunk.array_api._array import Array
+from jaxchunk.array_api._build import DType, convert
+from jaxchunk.array_api._order import decode, encode, key_dtype
+from jaxchunk.graph.gathers import Merge, Splits
+from jaxchunk.graph.grid import Axis
+from jaxchunk.graph.node import Composite, Limits, Node
+from jaxchunk.graph.primitives import AxisMap, Blockwise, Work
+from jaxchunk.plan.scratch import SORTED_BYTES, sort_entry
+
+INT64 = np.dtype("int64")
+# What sorting a run takes, in bytes for each byte of its rows: they are read, sorted and written.
+_TASK = 8
+# The share of the budget that a run's task may take where runs have to be made.
+_SHARE = 2
+_MOST_RUNS = 1024
+
+
+class Rows(NamedTuple):
+    """How elements are sorted as rows of columns: the first ones order them, equal rows stay in order.
+
+    Attributes
+    ----------
+    name, key
+        Of the operation.
+    dtype, columns, ordering
+        Of a row, and how many of its columns order it.
+    make
+        From a block of elements and the positions along its axis to columns.
+    finish
+        From the last column, sorted, to the result.
+    result
+        The result's dtype.
+    numbered
+        Whether rows are made with positions.
+    """
+
+    name: str
+    key: Hashable
+    dtype: DType
+    columns: int
+    ordering: int
+    make: Callable[..., tuple[Any, ...]]
+    finish: Callable[[Any], Any]
+    result: DType
+    numbered: bool
+
+    @property
+    def nbytes(self) -> int:
+        return self.columns * self.dtype.itemsize
+
+    def work(self, length: int) -> Work:
+        """What sorting so many rows takes below the compiler."""
+        one = self.dtype.itemsize if self.columns == 1 else SORTED_BYTES
+        return Work(sort_entry([self.dtype.kind] * self.columns), self.columns * one * length)
+
+    def positions(self, axis: Axis) -> tuple[Node, ...]:
+        """The positions along an axis as a second operand, where rows are made of them."""
+        return (_build.iota(axis.length, axis),) if self.numbered else ()
+
+    def sort(self, columns: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
+        """Columns of one block in order along an axis."""
+        stable = self.columns > self.ordering
+        return tuple(lax.sort(columns, dimension=axis, num_keys=self.ordering, is_stable=stable))
+
+
+def values_of(dtype: DType, descending: bool) -> Rows:
+    """Elements themselves: equal ones are the same, but for zeros, of which negative ones come first."""
+
+    def make(x: Any) -> tuple[Any, ...]:
+        return (encode(x, descending, signed_zeros=True),)
+
+    def finish(keys: Any) -> Any:
+        return decode(keys, dtype, descending)
+
+    return Rows("sort", ("sort", dtype.str, descending), key_dtype(dtype), 1, 1, make, finish, dtype, False)
+
+
+def positions_of(dtype: DType, descending: bool, length: int) -> Rows:
+    """Positions in the order of their elements: packed with the keys into one integer where both go in."""
+    key = ("argsort", dtype.str, descending)
+    if dtype.itemsize <= 4 and length < 2**31:
+
+        def packed(x: Any, positions: Any) -> tuple[Any, ...]:
+            keys = convert(encode(x, descending), INT64)
+            shifted = lax.shift_left(keys, lax.full_like(keys, 32))
+            return (lax.bitwise_or(shifted, lax.broadcast_in_dim(positions, keys.shape, range(keys.ndim))),)
+
+        def unpacked(rows: Any) -> Any:
+            return lax.bitwise_and(rows, lax.full_like(rows, 2**32 - 1))
+
+        return Rows("argsort", (*key, "packed"), INT64, 1, 1, packed, unpacked, INT64, True)
+
+    def pairs(x: Any, positions: Any) -> tuple[Any, ...]:
+        keys = encode(x, descending)
+        if dtype == np.dtype("uint64"):
+            keys = lax.bitcast_convert_type(lax.bitwise_xor(keys, lax.full_like(keys, 2**63)), INT64)
+        return convert(keys, INT64), lax.broadcast_in_dim(positions, keys.shape, range(keys.ndim))
+
+    return Rows("argsort", key, INT64, 2, 1, pairs, lambda positions: positions, INT64, True)
+
+
+def ordered(node: Node, axis: int, rows: Rows) -> Node:
+    """The result of sorting along an axis."""
+    key = (rows.key, axis)
+    op = Composite(rows.name, key, lambda n, limits: _expand(n, axis, rows, limits))
+    return _build.make(op, (node,), node.grid, rows.result)
+
+
+def _expand(node: Node, axis: int, rows: Rows, limits: Limits) -> Node:
+    (x,) = node.operands
+    length = x.shape[axis]
+    if length * max(rows.nbytes, x.dtype.itemsize) * _TASK <= limits.budget:
+        return _at_once(x, axis, rows)
+    order = [*(a for a in range(x.ndim) if a != axis), axis]
+    moved = _views.permute(x, order)
+    lanes = math.prod(moved.shape[:-1])
+    result = _in_runs(_views.reshape(moved, (lanes, length)), rows, limits)
+    result = _views.reshape(result, moved.shape)
+    return _views.rechunk(_views.permute(result, [order.index(a) for a in range(x.ndim)]), node.grid)
+
+
+def _at_once(x: Node, axis: int, rows: Rows) -> Node:
+    """Whole lines along the axis, each within one task."""
+
+    def body(*values: Any) -> Any:
+        return rows.finish(rows.sort(rows.make(*values), axis)[-1])
+
+    operands = (x, *rows.positions(x.grid[axis]))
+    maps = (tuple(range(x.ndim)), (axis,))[: len(operands)]
+    op = Blockwise(
+        rows.name,
+        body,
+        (rows.key, axis),
+        x.shape,
+        maps,
+        whole=(axis,),
+        flops=5 * math.log2(max(2, x.shape[axis])),
+        primitives=(rows.work(x.shape[axis]),),
+        body_bytes=rows.nbytes * x.shape[axis],
+    )
+    return _build.make(op, operands, x.grid, rows.result)
+
+
+# --- runs and their merging --------------------------------------------------------------------------
+
+
+def _in_runs(x: Node, rows: Rows, limits: Limits) -> Node:
+    """Sorted lanes, the rows of `x`."""
+    length, chunk = x.shape[1], x.grid[1].largest
+    run = _run_length(length, chunk, rows, limits)
+    node = _runs(x, rows, run)
+    block = _near(run // 2, chunk)
+    while True:
+        splits = _splits(length, rows, run, block, limits)
+        fan = splits.fan
+        node = _merged(node, rows, splits)
+        run *= fan
+        if run >= length:
+            break
+        node = _made("merged runs", node)
+    last = _views.squeeze(_views.cut(node, 2, rows.columns - 1, rows.columns), [2])
+    return _build.blockwise(f"{rows.name} result", rows.finish, rows.key, (last,), rows.result)
+
+
+def _run_length(length: int, chunk: int, rows: Rows, limits: Limits) -> int:
+    """Rows of a run: as many as a task can sort, whole chunks where that leaves steps to sample at."""
+    most = max(256, limits.budget // (_SHARE * _TASK * rows.nbytes))
+    run = _near(most, chunk)
+    if run % 64:
+        run = most // 256 * 256
+    return min(run, -(-length // 256) * 256)
+
+
+def _near(most: int, chunk: int) -> int:
+    """At most so many rows: whole chunks, or equal parts of one, if that is not much less."""
+    parts = -(-chunk // most)
+    if parts > 1:
+        return chunk // parts if chunk % parts == 0 else most
+    return most // chunk * chunk
+
+
+def _runs(x: Node, rows: Rows, run: int) -> Node:
+    """(lanes, length, columns): each run of each lane, sorted in a task of its own."""
+    lanes, length = x.shape
+    grid = (Axis.regular(lanes, 1), Axis.regular(length, run), Axis.regular(rows.columns, rows.columns))
+    # Every column of a block begins as the elements themselves.
+    wide = _views.broadcast_to(_views.expand_dims(x, [2]), (lanes, length, rows.columns))
+
+    def body(block: Any, *positions: Any) -> Any:
+        columns = rows.sort(rows.make(lax.slice_in_dim(block, 0, 1, axis=2), *positions), 1)
+        return columns[0] if len(columns) == 1 else lax.concatenate(columns, 2)
+
+    operands = (_views.rechunk(wide, grid), *rows.positions(grid[1]))
+    op = Blockwise(
+        "sorted runs",
+        body,
+        ("sorted runs", rows.key),
+        wide.shape,
+        ((0, 1, 2), (1,))[: len(operands)],
+        exact=True,
+        flops=5 * math.log2(max(2, run)),
+        primitives=(rows.work(run),),
+        body_bytes=rows.nbytes * run,
+    )
+    return _build.make(op, operands, grid, rows.dtype)
+
+
+def _made(name: str, node: Node) -> Node:
+    """The node as an array that is kept: what gathers find is found once."""
+    maps = (tuple(range(node.ndim)),)
+    op = Blockwise(name, lambda x: x, (name,), node.shape, maps, exact=True)
+    return _build.make(op, (node,), node.grid, node.dtype)
+
+
+def _splits(length: int, rows: Rows, run: int, block: int, limits: Limits) -> Splits:
+    """How runs are merged: as many at once as leave room to find the splits in."""
+    fan = min(_MOST_RUNS, -(-length // run))
+    while True:
+        splits = Splits(run, fan, block, length, _step(run), rows.ordering, rows.dtype.itemsize)
+        if fan <= 2 or splits.demand((1, -(-length // block), fan), 8).nbytes <= limits.budget // 3:
+            return splits
+        fan = -(-fan // 2)
+
+
+def _merged(node: Node, rows: Rows, splits: Splits) -> Node:
+    """Groups of runs merged."""
+    lanes, length, _ = node.shape
+    grid = (node.grid[0], Axis.regular(-(-length // splits.step), splits.run // splits.step), node.grid[2])
+    every = _views.view("samples", node, [AxisMap(0), AxisMap(1, 0, splits.step), AxisMap(2)], grid)
+    blocks = -(-length // splits.block)
+    table = (Axis.regular(lanes, 1), Axis.regular(blocks, blocks), Axis.regular(splits.fan, splits.fan))
+    starts = _made("splits", _build.make(splits, (node, every), table, INT64))
+    merge = Merge(splits.run, splits.fan, splits.block, length, rows.ordering)
+    return _build.make(merge, (node, starts), node.grid, node.dtype)
+
+
+def _step(run: int) -> int:
+    """The power of two next to the root of half the run that divides it."""
+    step = 1
+    while run % (2 * step) == 0 and 2 * step * step <= run:
+        step *= 2
+    return step
+
+
+# --- the functions -----------------------------------------------------------------------------------
+
+
+def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """Elements in order along an axis.
+
+    Parameters
+    ----------
+    x
+        An array of a real dtype, or bool.
+    axis
+        The axis to sort along.
+    descending
+        Whether the largest comes first.
+    stable
+        Equal elements can't be told apart, so both values give the same.
+
+    Returns
+    -------
+    Array
+        Lazy, of the shape and dtype of `x`. NaN comes last in both directions; zeros of both signs are
+        equal, and those of one sign stay together.
+
+    Notes
+    -----
+    An axis that doesn't fit in one task is sorted out of core: what is sorted is written once, to memory
+    or disk, beside the result.
+
+    Examples
+    --------
+    >>> import jaxchunk.array_api as xp
+    >>> xp.sort(xp.asarray([3, 1, 2]), descending=True).compute()
+    array([3, 2, 1])
+    """
+    axis = _sortable("sort", x, axis)
+    return x if x.ndim == 0 else Array(ordered(x._node, axis, values_of(x.dtype, descending)))
+
+
+def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """Positions along an axis in the order of their elements.
+
+    Parameters
+    ----------
+    x
+        An array of a real dtype, or bool.
+    axis
+        The axis to sort along.
+    descending
+        Whether the largest comes first.
+    stable
+        Equal elements always stay in their order, NaN among each other too.
+
+    Returns
+    -------
+    Array
+        Lazy, int64, of the shape of `x`.
+
+    Notes
+    -----
+    As for `sort`; what is written on the way are 8 bytes an element, or 16 for elements of 8 bytes.
+
+    Examples
+    --------
+    >>> import jaxchunk.array_api as xp
+    >>> xp.argsort(xp.asarray([3.0, 1.0, 2.0])).compute()
+    array([1, 2, 0])
+    """
+    axis = _sortable("argsort", x, axis)
+    if x.ndim == 0:
+        return Array(_build.filled(0, INT64, ()))
+    return Array(ordered(x._node, axis, positions_of(x.dtype, descending, x.shape[axis])))
+
+
+def _sortable(name: str, x: Any, axis: int) -> int:
+    need_array(name, x)
+    if x.dtype.kind == "c":
+        raise TypeError(f"{name}: complex numbers have no order; take real, imag or abs of x first")
+    return as_axis(name, axis, max(1, x.ndim))
