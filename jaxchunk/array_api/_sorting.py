@@ -169,7 +169,7 @@ def _in_runs(x: Node, rows: Rows, limits: Limits) -> Node:
     length, chunk = x.shape[1], x.grid[1].largest
     run = _run_length(length, chunk, rows, limits)
     node = _runs(x, rows, run)
-    block = _near(run // 2, chunk)
+    block = _block_length(run, chunk)
     while True:
         splits = _splits(length, rows, run, block, limits)
         fan = splits.fan
@@ -197,6 +197,12 @@ def _near(most: int, chunk: int) -> int:
     if parts > 1:
         return chunk // parts if chunk % parts == 0 else most
     return most // chunk * chunk
+
+
+def _block_length(run: int, chunk: int) -> int:
+    """Rows from split to split: a part of a run, in whole chunks or a part of one where there is such."""
+    parts = [run // k for k in range(2, 9) if run % k == 0]
+    return next((n for n in parts if n % chunk == 0 or chunk % n == 0), parts[0])
 
 
 def _runs(x: Node, rows: Rows, run: int) -> Node:
