@@ -16,6 +16,7 @@ from jaxchunk.array_api._build import DType, Shape, cast, pinned
 from jaxchunk.array_api._contraction import matmul
 from jaxchunk.array_api._devices import Device, as_device, default_device
 from jaxchunk.array_api._dtypes import Scalar, result_type
+from jaxchunk.array_api._element import element
 from jaxchunk.array_api._gather import in_memory
 from jaxchunk.array_api._operators import Operators
 from jaxchunk.array_api._pending import Pending
@@ -187,7 +188,8 @@ class Array(Operators):
             raise TypeError(f"{kind}() takes an array with 0 axes; this one has shape {self.shape}")
         if self.dtype.kind not in dtypes:
             raise TypeError(f"{kind}() doesn't take an array of dtype {self.dtype}")
-        return self.compute().item()
+        value = element(self._node)
+        return (self.compute() if value is None else value).item()
 
     def __bool__(self) -> bool:
         if self.ndim:
@@ -225,6 +227,19 @@ class Array(Operators):
             raise ValueError("copy=False: an array that is computed when asked for can't be handed out without a copy")
         values = self.compute()
         return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __copy__(self) -> Array:
+        return Array(self._held)
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        # Nodes never change, and an assignment makes a new one.
+        return Array(self._held)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "an array that is computed when it is asked for can't be pickled: pickle x.compute(), "
+            "or store it with jaxchunk.to_zarr and open that"
+        )
 
     # --- interchange ---------------------------------------------------------------------------
 

@@ -216,7 +216,7 @@ class Assembler:
         tile = "×".join(str(axis.largest) for axis in stage.tiles) or "1"
         exact = ""
         if any(output.grid is not None for output in stage.outputs):
-            exact = " (a block as map_blocks gets it: rechunk to smaller ones)"
+            exact = " (blocks are computed whole; for map_blocks, rechunk to smaller ones)"
         elif any(isinstance(sink, WriteSink) for output in stage.outputs for sink in output.sinks):
             exact = " (chunks, or shards, are written whole: smaller ones by chunks= or shards= need less)"
         return (

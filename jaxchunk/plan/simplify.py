@@ -58,7 +58,9 @@ class Simplifier:
                 self._covered.add(node.operands[0])
         for node in postorder(roots, stop=self._is_done):
             if node not in self.known:
-                self.known[node] = self._canonical(node)
+                canonical = self.known[node] = self._canonical(node)
+                if canonical is not node:
+                    self._users[canonical] += self._users[node]
         return [self.known[root] for root in roots]
 
     def _canonical(self, node: Node) -> Node:
@@ -114,7 +116,7 @@ class Simplifier:
             assert isinstance(op, Blockwise)
             new = Blockwise(op.name, op.body, op.body_key, node.shape, maps, literal=op.literal, flops=op.flops)
             result = Node(new, operands, grid, inner.dtype, inner.device, inner.where)
-        elif isinstance(inner.op, Affine):
+        elif isinstance(inner.op, Affine) and _absorbs_reshape(inner):
             result = Node(inner.op, inner.operands, grid, inner.dtype, inner.device, inner.where)
         elif isinstance(inner.op, Iota):
             result = _positions(node.shape, grid, inner)
