@@ -5,6 +5,7 @@ errors in them are raised by the call that makes them. Creation functions take `
 standard's parameters.
 """
 
+from jaxchunk.array_api import fft
 from jaxchunk.array_api._array import (
     Array,
 )
@@ -157,6 +158,12 @@ from jaxchunk.array_api._searching import (
     count_nonzero,
     where,
 )
+from jaxchunk.array_api._sets import (
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+)
 from jaxchunk.array_api._sorting import (
     argsort,
     sort,
@@ -240,6 +247,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "fft",
     "finfo",
     "flip",
     "float32",
@@ -331,6 +339,10 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "unstack",
     "var",
     "vecdot",

@@ -10,7 +10,7 @@ to be merged at once, groups of them are merged first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,8 +46,8 @@ class Rows(NamedTuple):
         Of a row, and how many of its columns order it.
     make
         From a block of elements and the positions along its axis to columns.
-    finish
-        From the last column, sorted, to the result.
+    taken, finish
+        The columns that the result is made of, and how, once they are sorted.
     result
         The result's dtype.
     numbered
@@ -60,7 +60,8 @@ class Rows(NamedTuple):
     columns: int
     ordering: int
     make: Callable[..., tuple[Any, ...]]
-    finish: Callable[[Any], Any]
+    taken: tuple[int, ...]
+    finish: Callable[..., Any]
     result: DType
     numbered: bool
 
@@ -92,7 +93,7 @@ def values_of(dtype: DType, descending: bool) -> Rows:
     def finish(keys: Any) -> Any:
         return decode(keys, dtype, descending)
 
-    return Rows("sort", ("sort", dtype.str, descending), key_dtype(dtype), 1, 1, make, finish, dtype, False)
+    return Rows("sort", ("sort", dtype.str, descending), key_dtype(dtype), 1, 1, make, (0,), finish, dtype, False)
 
 
 def positions_of(dtype: DType, descending: bool, length: int) -> Rows:
@@ -108,7 +109,7 @@ def positions_of(dtype: DType, descending: bool, length: int) -> Rows:
         def unpacked(rows: Any) -> Any:
             return lax.bitwise_and(rows, lax.full_like(rows, 2**32 - 1))
 
-        return Rows("argsort", (*key, "packed"), INT64, 1, 1, packed, unpacked, INT64, True)
+        return Rows("argsort", (*key, "packed"), INT64, 1, 1, packed, (0,), unpacked, INT64, True)
 
     def pairs(x: Any, positions: Any) -> tuple[Any, ...]:
         keys = encode(x, descending)
@@ -116,37 +117,71 @@ def positions_of(dtype: DType, descending: bool, length: int) -> Rows:
             keys = lax.bitcast_convert_type(lax.bitwise_xor(keys, lax.full_like(keys, 2**63)), INT64)
         return convert(keys, INT64), lax.broadcast_in_dim(positions, keys.shape, range(keys.ndim))
 
-    return Rows("argsort", key, INT64, 2, 1, pairs, lambda positions: positions, INT64, True)
+    return Rows("argsort", key, INT64, 2, 1, pairs, (1,), lambda positions: positions, INT64, True)
 
 
-def ordered(node: Node, axis: int, rows: Rows) -> Node:
-    """The result of sorting along an axis."""
+def complex_of(dtype: DType) -> Rows:
+    """Complex elements by real part, then imaginary part; equal ones are the same."""
+    part = np.dtype(f"float{dtype.itemsize * 4}")
+
+    def make(x: Any) -> tuple[Any, ...]:
+        return encode(lax.real(x)), encode(lax.imag(x))
+
+    def finish(real: Any, imaginary: Any) -> Any:
+        return lax.complex(decode(real, part), decode(imaginary, part))
+
+    return Rows("sort", ("sort", dtype.str), key_dtype(part), 2, 2, make, (0, 1), finish, dtype, False)
+
+
+def complex_positions(dtype: DType) -> Rows:
+    """Positions in that order."""
+
+    def make(x: Any, positions: Any) -> tuple[Any, ...]:
+        real, imaginary = convert(encode(lax.real(x)), INT64), convert(encode(lax.imag(x)), INT64)
+        return real, imaginary, lax.broadcast_in_dim(positions, real.shape, range(real.ndim))
+
+    return Rows("argsort", ("argsort", dtype.str), INT64, 3, 2, make, (2,), lambda positions: positions, INT64, True)
+
+
+def placed() -> Rows:
+    """Of (places, values), both int64: the values in the order of their places, all of which are different."""
+
+    def make(places: Any, values: Any) -> tuple[Any, ...]:
+        return places, values
+
+    return Rows("place", ("place",), INT64, 2, 1, make, (1,), lambda values: values, INT64, False)
+
+
+def ordered(nodes: Sequence[Node], axis: int, rows: Rows) -> Node:
+    """The result of sorting along an axis the rows that are made of nodes of one shape."""
     key = (rows.key, axis)
     op = Composite(rows.name, key, lambda n, limits: _expand(n, axis, rows, limits))
-    return _build.make(op, (node,), node.grid, rows.result)
+    return _build.make(op, nodes, nodes[0].grid, rows.result)
 
 
 def _expand(node: Node, axis: int, rows: Rows, limits: Limits) -> Node:
-    (x,) = node.operands
-    length = x.shape[axis]
-    if length * max(rows.nbytes, x.dtype.itemsize) * _TASK <= limits.budget:
-        return _at_once(x, axis, rows)
-    order = [*(a for a in range(x.ndim) if a != axis), axis]
-    moved = _views.permute(x, order)
-    lanes = math.prod(moved.shape[:-1])
-    result = _in_runs(_views.reshape(moved, (lanes, length)), rows, limits)
-    result = _views.reshape(result, moved.shape)
-    return _views.rechunk(_views.permute(result, [order.index(a) for a in range(x.ndim)]), node.grid)
+    length = node.shape[axis]
+    given = sum(x.dtype.itemsize for x in node.operands)
+    if length * max(rows.nbytes, given) * _TASK <= limits.budget:
+        return _at_once(node.operands, axis, rows)
+    order = [*(a for a in range(node.ndim) if a != axis), axis]
+    moved = [_views.permute(x, order) for x in node.operands]
+    lanes = math.prod(moved[0].shape[:-1])
+    result = _in_runs([_views.reshape(x, (lanes, length)) for x in moved], rows, limits)
+    result = _views.reshape(result, moved[0].shape)
+    return _views.rechunk(_views.permute(result, [order.index(a) for a in range(node.ndim)]), node.grid)
 
 
-def _at_once(x: Node, axis: int, rows: Rows) -> Node:
+def _at_once(nodes: Sequence[Node], axis: int, rows: Rows) -> Node:
     """Whole lines along the axis, each within one task."""
 
     def body(*values: Any) -> Any:
-        return rows.finish(rows.sort(rows.make(*values), axis)[-1])
+        columns = rows.sort(rows.make(*values), axis)
+        return rows.finish(*(columns[c] for c in rows.taken))
 
-    operands = (x, *rows.positions(x.grid[axis]))
-    maps = (tuple(range(x.ndim)), (axis,))[: len(operands)]
+    x = nodes[0]
+    operands = (*nodes, *rows.positions(x.grid[axis]))
+    maps = (*[tuple(range(x.ndim))] * len(nodes), (axis,))[: len(operands)]
     op = Blockwise(
         rows.name,
         body,
@@ -164,11 +199,11 @@ def _at_once(x: Node, axis: int, rows: Rows) -> Node:
 # --- runs and their merging --------------------------------------------------------------------------
 
 
-def _in_runs(x: Node, rows: Rows, limits: Limits) -> Node:
-    """Sorted lanes, the rows of `x`."""
-    length, chunk = x.shape[1], x.grid[1].largest
+def _in_runs(lines: Sequence[Node], rows: Rows, limits: Limits) -> Node:
+    """The result for lanes of (lanes, length)."""
+    length, chunk = lines[0].shape[1], lines[0].grid[1].largest
     run = _run_length(length, chunk, rows, limits)
-    node = _runs(x, rows, run)
+    node = _runs(lines, rows, run)
     block = _block_length(run, chunk)
     while True:
         splits = _splits(length, rows, run, block, limits)
@@ -178,8 +213,8 @@ def _in_runs(x: Node, rows: Rows, limits: Limits) -> Node:
         if run >= length:
             break
         node = _made("merged runs", node)
-    last = _views.squeeze(_views.cut(node, 2, rows.columns - 1, rows.columns), [2])
-    return _build.blockwise(f"{rows.name} result", rows.finish, rows.key, (last,), rows.result)
+    columns = [_views.squeeze(_views.cut(node, 2, c, c + 1), [2]) for c in rows.taken]
+    return _build.blockwise(f"{rows.name} result", rows.finish, rows.key, columns, rows.result)
 
 
 def _run_length(length: int, chunk: int, rows: Rows, limits: Limits) -> int:
@@ -205,24 +240,26 @@ def _block_length(run: int, chunk: int) -> int:
     return next((n for n in parts if n % chunk == 0 or chunk % n == 0), parts[0])
 
 
-def _runs(x: Node, rows: Rows, run: int) -> Node:
+def _runs(lines: Sequence[Node], rows: Rows, run: int) -> Node:
     """(lanes, length, columns): each run of each lane, sorted in a task of its own."""
-    lanes, length = x.shape
+    lanes, length = lines[0].shape
     grid = (Axis.regular(lanes, 1), Axis.regular(length, run), Axis.regular(rows.columns, rows.columns))
-    # Every column of a block begins as the elements themselves.
-    wide = _views.broadcast_to(_views.expand_dims(x, [2]), (lanes, length, rows.columns))
+    # A block has the elements in every column: its shape is the result's.
+    wide = [_views.broadcast_to(_views.expand_dims(x, [2]), (lanes, length, rows.columns)) for x in lines]
+    blocks = [_views.rechunk(node, grid) for node in wide]
 
-    def body(block: Any, *positions: Any) -> Any:
-        columns = rows.sort(rows.make(lax.slice_in_dim(block, 0, 1, axis=2), *positions), 1)
+    def body(*values: Any) -> Any:
+        given = (*(lax.slice_in_dim(v, 0, 1, axis=2) for v in values[: len(blocks)]), *values[len(blocks) :])
+        columns = rows.sort(rows.make(*given), 1)
         return columns[0] if len(columns) == 1 else lax.concatenate(columns, 2)
 
-    operands = (_views.rechunk(wide, grid), *rows.positions(grid[1]))
+    operands = (*blocks, *rows.positions(grid[1]))
     op = Blockwise(
         "sorted runs",
         body,
         ("sorted runs", rows.key),
-        wide.shape,
-        ((0, 1, 2), (1,))[: len(operands)],
+        blocks[0].shape,
+        (*[(0, 1, 2)] * len(blocks), (1,))[: len(operands)],
         exact=True,
         flops=5 * math.log2(max(2, run)),
         primitives=(rows.work(run),),
@@ -303,7 +340,7 @@ def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool 
     array([3, 2, 1])
     """
     axis = _sortable("sort", x, axis)
-    return x if x.ndim == 0 else Array(ordered(x._node, axis, values_of(x.dtype, descending)))
+    return x if x.ndim == 0 else Array(ordered([x._node], axis, values_of(x.dtype, descending)))
 
 
 def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
@@ -338,7 +375,7 @@ def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bo
     axis = _sortable("argsort", x, axis)
     if x.ndim == 0:
         return Array(_build.filled(0, INT64, ()))
-    return Array(ordered(x._node, axis, positions_of(x.dtype, descending, x.shape[axis])))
+    return Array(ordered([x._node], axis, positions_of(x.dtype, descending, x.shape[axis])))
 
 
 def _sortable(name: str, x: Any, axis: int) -> int:
