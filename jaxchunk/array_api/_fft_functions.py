@@ -6,11 +6,15 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
+from jaxchunk.array_api import _build
 from jaxchunk.array_api import _elementwise as ew
 from jaxchunk.array_api._arguments import as_axes, as_axis, need_array
 from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._fft_lines import Kind, Line
 from jaxchunk.array_api._fft_transform import transform
+from jaxchunk.graph.node import Node
 
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 
@@ -176,8 +180,7 @@ def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
     >>> hfft(xp.asarray([1, 2 + 1j, 3 + 0j])).compute()
     array([ 8.,  0.,  0., -4.])
     """
-    _check("hfft", x, "irfft")
-    return _line("hfft", "irfft", ew.conj(x), n, axis, norm, _FORWARD)
+    return _line("hfft", "irfft", ew.conj(Array(_checked("hfft", x, "irfft"))), n, axis, norm, _FORWARD)
 
 
 def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
@@ -295,11 +298,13 @@ def irfftn(
     return _lines("irfftn", "irfft", x, s, axes, norm, _INVERSE)
 
 
-def _check(name: str, x: Any, kind: Kind) -> None:
+def _checked(name: str, x: Any, kind: Kind) -> Node:
+    """The operand's node; a real one is complex to functions of complex arrays, as in NumPy."""
     need_array(name, x)
-    takes, words = ("f", "real floating") if kind == "rfft" else ("c", "complex")
+    takes, words = ("f", "real floating") if kind == "rfft" else ("cf", "floating")
     if x.dtype.kind not in takes:
         raise TypeError(f"{name} takes {words} dtypes, got {x.dtype}; convert the array with astype")
+    return x._node if kind == "rfft" else _build.cast(x._node, np.result_type(x.dtype, np.complex64))
 
 
 def _power(name: str, norm: Any, powers: dict[str, float]) -> float:
@@ -325,13 +330,13 @@ def _length(name: str, kind: Kind, have: int, n: Any, argument: str) -> int:
 
 
 def _line(name: str, kind: Kind, x: Any, n: Any, axis: Any, norm: Any, powers: dict[str, float]) -> Array:
-    _check(name, x, kind)
+    node = _checked(name, x, kind)
     along, power = as_axis(name, axis, x.ndim), _power(name, norm, powers)
-    return Array(transform(x._node, [Line(kind, along, _length(name, kind, x.shape[along], n, "n"), power)]))
+    return Array(transform(node, [Line(kind, along, _length(name, kind, x.shape[along], n, "n"), power)]))
 
 
 def _lines(name: str, kind: Kind, x: Any, s: Any, axes: Any, norm: Any, powers: dict[str, float]) -> Array:
-    _check(name, x, kind)
+    node = _checked(name, x, kind)
     power = _power(name, norm, powers)
     if s is not None and axes is None:
         raise ValueError(f"{name}: s={s!r} without axes; give the axes that these are the lengths of")
@@ -342,11 +347,11 @@ def _lines(name: str, kind: Kind, x: Any, s: Any, axes: Any, norm: Any, powers: 
     if not along:
         if kind in ("rfft", "irfft"):
             raise ValueError(f"{name}: there are no axes to transform; it takes at least one")
-        return Array(x._node)
+        return Array(node)
     kinds: list[Kind] = ["ifft" if kind == "irfft" else "fft" if kind == "rfft" else kind] * len(along)
     kinds[-1] = kind
     lines = [
         Line(k, a, _length(name, k, x.shape[a], n, "s"), power) for k, a, n in zip(kinds, along, sizes, strict=True)
     ]
     # The real side comes first where it is transformed, and last where it is what comes out.
-    return Array(transform(x._node, lines if kind == "irfft" else lines[::-1]))
+    return Array(transform(node, lines if kind == "irfft" else lines[::-1]))

@@ -187,7 +187,7 @@ class Moments:
 
     A piece is done in two passes over it, mean first; pieces are joined by the update of Chan,
     Golub and LeVeque, so that nothing is lost where the mean is large against the deviations.
-    Counts are float64 and therefore exact up to 2**53 elements.
+    Counts are float64 and therefore exact up to 2**53 elements. A second operand is a mask of what counts.
 
     Parameters
     ----------
@@ -213,13 +213,25 @@ class Moments:
         return (self.name, self.correction)
 
     def lift(self, values: Values, axes: Axes) -> Values:
-        (x,) = values
+        x, *mask = values
+        if mask:
+            return self._lift_where(x, mask[0], axes)
         n = _wide(x.shape, axes)
         total = reduce_axes(x, axes, lax.reduce_sum)
         mean = lax.div(total, lax.full_like(total, n))
         deviation = _sub(x, mean)
         squares = reduce_axes(lax.mul(deviation, deviation), axes, lax.reduce_sum)
         return (lax.full((1,) * x.ndim, n, FLOAT64), mean, squares)
+
+    def _lift_where(self, x: Any, mask: Any, axes: Axes) -> Values:
+        """The same of the elements where a mask is true."""
+        mask = lax.broadcast_in_dim(mask, x.shape, range(x.ndim))
+        nothing = lax.full_like(x, 0)
+        n = reduce_axes(convert(mask, FLOAT64), axes, lax.reduce_sum)
+        total = reduce_axes(lax.select(mask, x, nothing), axes, lax.reduce_sum)
+        mean = lax.div(total, convert(_max(n, lax.full_like(n, 1)), total.dtype))
+        deviation = lax.select(mask, _sub(x, mean), nothing)
+        return (n, mean, reduce_axes(lax.mul(deviation, deviation), axes, lax.reduce_sum))
 
     def combine(self, first: Values, second: Values) -> Values:
         n1, mean1, squares1 = first

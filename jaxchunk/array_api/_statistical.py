@@ -11,6 +11,8 @@ from jaxchunk.array_api import _scanners as scanners
 from jaxchunk.array_api._arguments import as_axes, as_axis, need_array
 from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._build import DType, convert
+from jaxchunk.array_api._pending import Selected
+from jaxchunk.array_api._selected import count_selected, fold_selected
 from jaxchunk.array_api._values import aligned
 from jaxchunk.graph.grid import Axis
 from jaxchunk.graph.node import Node
@@ -21,7 +23,11 @@ AxisArgument = int | tuple[int, ...] | None
 
 def reduce(reducer: Reducer, x: Array, axis: AxisArgument, keepdims: bool, seen: DType, result: DType) -> Array:
     """Fold an array over axes, each element seen as another dtype before."""
-    node, axes = x._node, as_axes(reducer.name, axis, x.ndim)
+    axes = as_axes(reducer.name, axis, x.ndim)
+    if isinstance(x._held, Selected) and 0 in axes:
+        folded = fold_selected(reducer, x._held, axes, seen, result)
+        return Array(_views.expand_dims(folded, sorted(axes)) if keepdims else folded)
+    node = x._node
     if node.dtype == seen:
         folded = _build.fold(reducer, (node,), axes, result)
     else:
@@ -162,8 +168,12 @@ def mean(x: Array, /, *, axis: AxisArgument = None, keepdims: bool = False) -> A
     """
     dtype = _real_dtype("mean", x)
     total = reduce(reducers.SUM, x, axis, keepdims, dtype, dtype)._node
+    axes = as_axes("mean", axis, x.ndim)
+    if isinstance(x._held, Selected) and 0 in axes:
+        number = count_selected(x._held, axes, dtype)
+        return Array(_build.blockwise("divide", _div, ("divide", dtype.str), (total, number), dtype))
     count = 1
-    for a in as_axes("mean", axis, x.ndim):
+    for a in axes:
         count *= x.shape[a]
     return Array(divided(total, count))
 

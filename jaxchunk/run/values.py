@@ -21,8 +21,9 @@ from jaxchunk.run.views import Span, Window
 Array: TypeAlias = np.ndarray[Any, Any]
 _tokens = itertools.count()
 
-# Runs of fewer bytes are read together with what lies between them.
+# Runs of fewer bytes are read together with what lies between them, unless they are further apart.
 SHORT_RUN = 4096
+SHORT_GAP = 65536
 # Elements that lie so far apart are read one by one.
 FAR = 16
 
@@ -143,7 +144,8 @@ class DiskValue:
         stepped = run < len(shape) and part[run].step != 1
         rows = math.prod(len(range(p.start, p.stop, p.step)) for p in outer)
         length = (part[run].stop - part[run].start) * inner if shape else inner
-        if rows > 1 and length < SHORT_RUN and outer:
+        apart = math.prod(shape[run:]) * self.dtype.itemsize
+        if rows > 1 and length < SHORT_RUN and outer and apart <= SHORT_GAP:
             self._fill_slab(offset, shape, part, out, pool)
             return
         strides = [math.prod(shape[a + 1 :]) * self.dtype.itemsize for a in range(len(shape))]
