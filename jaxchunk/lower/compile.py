@@ -32,6 +32,9 @@ CACHE_BYTES = 64 * 2**20
 # An executable's own size isn't told in full; this much was seen to stay for each (tests/test_kernel_cache.py).
 KERNEL_BYTES = 350_000
 
+# A tile of so few elements is done before it matters how well its kernel is optimised.
+TINY = 4096
+
 Shape = tuple[int, ...]
 
 
@@ -156,7 +159,8 @@ class Kernels:
             leaves = _leaves(self.program.body, tile)
             arguments = (self._params_avals(), self._starts_aval(), leaves, self.spares(tile), states, carries)
             function = step_function(self.program, tile, self._target)
-            return compile_function(function, arguments, self.device.platform, donate=(3, 4, 5))
+            tiny = int(np.prod(tile)) <= TINY
+            return compile_function(function, arguments, self.device.platform, tiny, donate=(3, 4, 5))
 
         return self._get(("step", tile), make)
 

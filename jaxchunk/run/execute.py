@@ -189,10 +189,10 @@ class StageRun:
                 for step in self._read_steps():
                     with self._blamed(step.task):
                         self._step(step, spares, folded)
+                        step.leaves.clear()  # before anything else is made, or the next step's are read
                         if step.last:
                             self._end(step.task, folded)
                             folded = Folded()
-                    step.leaves.clear()  # before the next step's are read
             except BaseException as error:
                 self._fail(error)
         spares.drop()
