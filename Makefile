@@ -3,15 +3,18 @@
 #   make test       the tests, without the long ones        make demo      the worked example, about a minute
 #   make test-all   all of them                             make examples  the small examples
 #   make lint       style, types, layers                    make bench     jaxchunk beside its peers (ARGS="--rows chain")
+#   make conformance  the array API standard's own suite (EXAMPLES=200, CHUNKS=3 for tiny chunks)
 
 PYTHON ?= python3
 VENV   ?= .venv
 JOBS   ?= 2
 ARGS   ?=
+EXAMPLES ?= 20
+CHUNKS ?=
 BIN    := $(VENV)/bin
 
 .DELETE_ON_ERROR:
-.PHONY: help test test-all doctest lint format examples demo bench clean
+.PHONY: help test test-all conformance doctest lint format examples demo bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -23,6 +26,10 @@ test: $(VENV)/.test
 test-all: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 	$(BIN)/python -m pytest -m long $(ARGS)
+
+# The suite's checkout is the one in ARRAY_API_TESTS_DIR, or else a clone below out/.
+conformance: $(VENV)/.conformance
+	$(BIN)/python -m conformance --workers $(JOBS) --examples $(EXAMPLES) $(if $(CHUNKS),--chunks $(CHUNKS)) $(ARGS)
 
 doctest: $(VENV)/.test
 	$(BIN)/python -m pytest -q --doctest-modules jaxchunk
@@ -50,7 +57,7 @@ clean:
 	rm -rf out build dist
 
 # One environment, one stamp for each set of extras in it.
-$(VENV)/.test $(VENV)/.demo $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.test $(VENV)/.conformance $(VENV)/.demo $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	touch $@
 

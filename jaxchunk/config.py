@@ -24,6 +24,7 @@ _UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 1
 _UNITS |= {unit + "b": size for unit, size in _UNITS.items() if unit not in ("", "b")}
 _UNITS |= {unit + "ib": 2 ** (10 * i) for i, unit in enumerate("kmgtp", start=1)}
 _SHARE = 0.5
+_COUNTS = ("threads", "default_chunks")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Settings:
         Threads that compute and do I/O together; None stands for the number of cores.
     progress
         True shows a progress bar, False doesn't, None shows it on a terminal for longer runs.
+    default_chunks
+        The block size along every axis of arrays that are created, or made from values by
+        `asarray`, without `chunks`; None stands for blocks of at most 16 MiB. Results don't depend
+        on it: tests set it to 2 or 3 (``JAXCHUNK_DEFAULT_CHUNKS=3``), so that small arrays are cut
+        and what is tested is the work across blocks.
     """
 
     device_memory: int | None = None
@@ -48,6 +54,7 @@ class Settings:
     spill_directory: str | None = None
     threads: int | None = None
     progress: bool | None = None
+    default_chunks: int | None = None
 
     @property
     def budget(self) -> int:
@@ -104,6 +111,26 @@ def parse_bytes(value: int | float | str, name: str) -> int:
     return int(number)
 
 
+def _count(value: object, name: str) -> int:
+    """An int of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r}: an int, not {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name}={value!r}: at least 1")
+    return value
+
+
+def _from_text(name: str, text: str, variable: str) -> Any:
+    """The value of a setting as an environment variable gives it."""
+    if name == "spill_directory":
+        return text
+    if name not in _COUNTS:
+        return parse_bytes(text, variable)
+    if not text.strip().isdecimal():
+        raise ValueError(f"{variable}={text!r}: an int of at least 1")
+    return _count(int(text), variable)
+
+
 def _checked(changes: dict[str, Any]) -> dict[str, Any]:
     known = {f.name for f in fields(Settings)}
     checked: dict[str, Any] = {}
@@ -112,11 +139,8 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"no setting is called {name!r}; there are {', '.join(sorted(known))}")
         if value is not None and name.endswith("_memory"):
             value = parse_bytes(value, name)
-        elif name == "threads" and value is not None:
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"threads={value!r}: an int, not {type(value).__name__}")
-            if value < 1:
-                raise ValueError(f"threads={value!r}: at least 1")
+        elif name in _COUNTS and value is not None:
+            value = _count(value, name)
         elif name == "progress" and value not in (None, True, False):
             raise TypeError(f"progress={value!r}: True, False or None")
         elif name == "spill_directory" and value is not None:
@@ -132,12 +156,12 @@ class set:
     ----------
     **changes
         Fields of :class:`Settings`: `host_memory`, `device_memory`, `spill_directory`, `threads`,
-        `progress`. Memory as bytes or texts such as "512 MiB". None stands for the default.
+        `progress`, `default_chunks`. Memory as bytes or texts such as "512 MiB". None stands for the default.
 
     Raises
     ------
     ValueError
-        Budgets that are 0, negative, NaN or of an unknown unit; no threads; unknown settings.
+        Budgets that are 0, negative, NaN or of an unknown unit; threads or chunks below 1; unknown settings.
     TypeError
         Values of another type.
 
@@ -173,7 +197,7 @@ def get() -> Settings:
     Raises
     ------
     ValueError
-        A budget in the environment that is no number of bytes.
+        A setting in the environment that is no number of bytes, or no number of at least 1.
 
     Examples
     --------
@@ -184,11 +208,11 @@ def get() -> Settings:
     """
     settings = _process
     changes: dict[str, Any] = {}
-    for name in ("device_memory", "host_memory", "spill_directory"):
+    for name in ("device_memory", "host_memory", "spill_directory", "default_chunks"):
         variable = f"JAXCHUNK_{name.upper()}"
         text = os.environ.get(variable)
         if text and getattr(settings, name) is None:
-            changes[name] = text if name == "spill_directory" else parse_bytes(text, variable)
+            changes[name] = _from_text(name, text, variable)
     changes |= dict(_context.get())
     return replace(settings, **changes) if changes else settings
 

@@ -13,6 +13,7 @@ from jaxchunk.array_api import _dtypes as dt
 from jaxchunk.array_api._arguments import need_array
 from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._build import DType
+from jaxchunk.array_api._chunking import new_grid
 from jaxchunk.array_api._devices import Device, as_device
 from jaxchunk.graph.grid import ChunksLike, normalize_chunks
 from jaxchunk.graph.node import Node
@@ -70,12 +71,11 @@ def asarray(
     array([[1, 2],
            [3, 4]])
     """
-    wanted = None if dtype is None else dt.as_dtype(dtype)
+    wanted, place = None if dtype is None else dt.as_dtype(dtype), as_device(device)
     if isinstance(obj, Array):
         node = obj._node
-        if copy is False and wanted not in (None, node.dtype):
-            raise ValueError(f"asarray: copy=False, but the array has dtype {node.dtype}, not {wanted}")
-        if copy is not True and wanted in (None, node.dtype) and device is None and chunks is None:
+        same = (wanted is None or wanted == node.dtype) and (place is None or place == node.device)
+        if copy is not True and same and chunks is None:
             return obj
     elif isinstance(obj, list | tuple) and (arrays := list(_arrays_in(obj))):
         if copy is False:
@@ -84,19 +84,22 @@ def asarray(
     else:
         values, where = _values(obj, wanted, copy)
         node = from_numpy(values, chunks, Device(*where) if where else None)
+    if copy is False and place is not None and node.device not in (None, place):
+        raise ValueError(f"asarray: copy=False, but the array is on {node.device}, not {place}")
     if wanted is not None and wanted != node.dtype:
+        if copy is False:
+            raise ValueError(f"asarray: copy=False, but the values are {node.dtype}, not {wanted}")
         dt.check_cast(node.dtype, wanted)
         node = _build.cast(node, wanted)
     if chunks is not None:
         node = _views.rechunk(node, normalize_chunks(chunks, node.shape, node.dtype.itemsize, node.grid))
     array = Array(node)
-    place = as_device(device)
     return array if place is None else array.to_device(place)
 
 
 def from_numpy(values: np.ndarray[Any, Any], chunks: ChunksLike | None = None, device: Device | None = None) -> Node:
     """The node of a NumPy array that nobody changes any more."""
-    grid = normalize_chunks(chunks, values.shape, values.dtype.itemsize)
+    grid = new_grid(chunks, values.shape, values.dtype.itemsize)
     if values.ndim == 0:
         return _build.pinned(_build.constant(values[()], values.dtype), device)
     if values.size == 0:
@@ -107,10 +110,14 @@ def from_numpy(values: np.ndarray[Any, Any], chunks: ChunksLike | None = None, d
 def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarray[Any, Any], tuple[str, int] | None]:
     """The values of an object as a NumPy array, copied where they must be, and the device they're on."""
     where = None
+    if isinstance(obj, np.ma.MaskedArray):
+        raise TypeError(
+            "asarray: a masked array would lose its mask; give x.filled(value), or x.data and numpy.ma.getmaskarray(x)"
+        )
     if isinstance(obj, np.ndarray | np.generic):
         values, fresh = np.asarray(obj), isinstance(obj, np.generic)
     elif _is_jax(obj):
-        values, where, fresh = _of_jax(obj)
+        values, where, fresh = _of_jax(obj, copy)
     elif isinstance(obj, dt.Scalar | list | tuple | range):
         if copy is False:
             raise ValueError(f"asarray: copy=False, but a {type(obj).__name__} can only be copied")
@@ -135,8 +142,15 @@ def _of_python(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         values = np.asarray(obj, dtype=dtype)
     except ValueError as error:
         raise ValueError(f"asarray: {error}") from None
-    if dtype is not None or values.dtype.kind not in "iuO":
-        return values.astype(dt.float64) if values.size == 0 and dtype is None else values
+    if dtype is not None:
+        return values
+    if values.dtype.kind == "f" and not _holds_float(obj):
+        # No values at all; or integers for which NumPy found no common dtype but a floating one.
+        return values if values.size == 0 else _of_integers(obj)
+    return _of_integers(obj) if values.dtype.kind in "iuO" else values
+
+
+def _of_integers(obj: Any) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(obj, dt.int64)
     except OverflowError:
@@ -145,6 +159,13 @@ def _of_python(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         ) from None
     except (TypeError, ValueError):
         raise TypeError(f"asarray: {obj!r:.80} holds other things than bools and numbers") from None
+
+
+def _holds_float(obj: Any) -> bool:
+    """Whether nested lists hold anything that is no integer, as most lists of floats show at once."""
+    if isinstance(obj, list | tuple):
+        return any(_holds_float(item) for item in obj)
+    return not isinstance(obj, int | np.integer | range)
 
 
 def _arrays_in(obj: Any) -> Iterator[Any]:
@@ -173,7 +194,7 @@ def _is_jax(obj: Any) -> bool:
     return jax is not None and isinstance(obj, jax.Array)
 
 
-def _of_jax(obj: Any) -> tuple[np.ndarray[Any, Any], tuple[str, int] | None, bool]:
+def _of_jax(obj: Any, copy: bool | None) -> tuple[np.ndarray[Any, Any], tuple[str, int] | None, bool]:
     """A JAX array's values: its own memory on a CPU, a copy of them elsewhere; and its device."""
     import jax
 
@@ -188,11 +209,13 @@ def _of_jax(obj: Any) -> tuple[np.ndarray[Any, Any], tuple[str, int] | None, boo
     if len(devices) > 1:
         raise ValueError(f"asarray: the jax.Array lies on {len(devices)} devices; put it on one with jax.device_put")
     device = devices[0]
+    if copy is False and device.platform != "cpu":
+        raise ValueError(f"asarray: copy=False, but the jax.Array lies on {device}, not in host memory")
     return np.asarray(obj), (device.platform, device.id), device.platform != "cpu"
 
 
 def _of_dlpack(obj: Any, copy: bool | None) -> np.ndarray[Any, Any]:
-    return np.from_dlpack(obj, copy=copy)
+    return np.from_dlpack(obj, device="cpu", copy=copy)
 
 
 def _of_buffer(obj: Any) -> np.ndarray[Any, Any]:
@@ -245,16 +268,19 @@ def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: bool | N
     x
         The array.
     device
-        Where to pin the result; None leaves it free.
+        Where to pin the result; by default it stays where `x` is pinned, or free.
     copy
-        As for `asarray`, but that False raises BufferError where a copy can't be avoided.
+        True: values are copied now. False: never, also where that takes BufferError. None: as for
+        `asarray`, of up to 1 MiB, or where they aren't in host memory.
 
     Raises
     ------
     AttributeError
         If `x` has no `__dlpack__` method.
     BufferError
-        If its memory can't be exported to the host.
+        If its memory can't be exported to the host; if `copy=False` can't be.
+    TypeError
+        For dtypes that the namespace does not have.
 
     Examples
     --------
@@ -265,7 +291,9 @@ def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: bool | N
     """
     if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         raise AttributeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use asarray")
-    if isinstance(x, Array):
-        return asarray(x, device=device, copy=copy)
-    values = np.from_dlpack(x, device="cpu", copy=copy)
-    return asarray(values, device=device, copy=copy)
+    place = as_device(device)
+    try:
+        known = isinstance(x, Array) or _is_jax(x)
+        return asarray(x if known else _of_dlpack(x, copy), device=place, copy=copy)
+    except ValueError as error:  # how asarray refuses
+        raise BufferError(str(error)) from None

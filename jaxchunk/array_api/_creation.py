@@ -11,6 +11,7 @@ from jaxchunk.array_api import _dtypes as dt
 from jaxchunk.array_api._arguments import as_shape, need_array
 from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._build import DType
+from jaxchunk.array_api._chunking import new_grid
 from jaxchunk.array_api._conversion import asarray
 from jaxchunk.array_api._devices import Device, as_device
 from jaxchunk.graph.grid import ChunksLike, normalize_chunks
@@ -25,7 +26,7 @@ def default_dtype(*scalars: Any) -> DType:
 
 
 def _filled(value: Any, shape: Any, dtype: DType, device: Any, chunks: ChunksLike | None) -> Array:
-    grid = normalize_chunks(chunks, as_shape(shape), dtype.itemsize)
+    grid = new_grid(chunks, as_shape(shape), dtype.itemsize)
     return Array(_build.pinned(_build.filled(value, dtype, grid), as_device(device)))
 
 
@@ -64,7 +65,7 @@ def full(
         if value.ndim:
             raise ValueError(f"full: fill_value has shape {value.shape}; it takes a scalar, and broadcast_to an array")
         node = value._node
-        grid = normalize_chunks(chunks, as_shape(shape), node.dtype.itemsize)
+        grid = new_grid(chunks, as_shape(shape), node.dtype.itemsize)
         node = _views.view("full", node, (), grid) if grid else node
         return Array(_build.pinned(node, as_device(device)))
     if not isinstance(fill_value, dt.Scalar):

@@ -16,7 +16,7 @@ class Info:
     def capabilities(self) -> dict[str, Any]:
         """Whether masks as indices and data-dependent shapes are supported, and the most axes there can be."""
         # Values are handed out as NumPy arrays, which have 64 axes at most.
-        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
         """Where arrays that aren't pinned are reported to be. This starts JAX."""

@@ -6,10 +6,17 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from jaxchunk.array_api import _build, _views
+import numpy as np
+
+from jaxchunk.array_api import _build, _gather, _views
 from jaxchunk.array_api import _dtypes as dt
+from jaxchunk.array_api import _reducers as reducers
 from jaxchunk.array_api._arguments import as_axis, as_shape, need_array
 from jaxchunk.array_api._array import Array
+from jaxchunk.array_api._lookup import looked_up
+from jaxchunk.array_api._pending import Pending
+from jaxchunk.array_api._scanners import CUMULATIVE_SUM
+from jaxchunk.graph.grid import Axis
 from jaxchunk.graph.node import Node
 
 # --- joining and splitting ---------------------------------------------------------------------
@@ -151,25 +158,92 @@ def repeat(x: Array, repeats: int | Array, /, *, axis: int | None = None) -> Arr
     x
         An array.
     repeats
-        How many times, an int of at least 0.
+        How many times, at least 0: an int, or integers in a one-dimensional array, one for each element
+        along the axis or one for all of them.
     axis
         The axis to repeat along; None repeats the elements of the flattened array.
+
+    Returns
+    -------
+    Array
+        Lazy, of the dtype of `x`. Where `repeats` is an array, the length along the axis is summed up when it
+        is first asked for, unless the counts are few and in memory.
+
+    Raises
+    ------
+    TypeError
+        For counts that aren't integers.
+    ValueError
+        For another number of counts than there are elements, and for negative ones: at once where they are
+        few and in memory, else when they are summed up.
 
     Examples
     --------
     >>> import jaxchunk.array_api as xp
     >>> xp.repeat(xp.asarray([1, 2]), 2).compute()
     array([1, 1, 2, 2])
+    >>> xp.repeat(xp.asarray([7, 8, 9]), xp.asarray([2, 0, 1])).compute()
+    array([7, 7, 9])
     """
     need_array("repeat", x)
-    if isinstance(repeats, Array) and (repeats.ndim or repeats.dtype.kind not in "iu"):
-        raise TypeError("repeat: repeats is an array, which is not available yet; it takes an int")
-    times = operator.index(repeats)
-    if times < 0:
-        raise ValueError(f"repeat: repeats={times}; it takes an int of at least 0")
     node = x._node if axis is not None else _views.reshape(x._node, (x.size,))
     along = as_axis("repeat", 0 if axis is None else axis, node.ndim)
-    return Array(_multiplied(node, {along: times}, after=True))
+    if isinstance(repeats, Array) and repeats.ndim:
+        return Array(_repeated(node, repeats, along))
+    if isinstance(repeats, Array) and repeats.dtype.kind not in "iu":
+        raise TypeError(f"repeat: repeats has dtype {repeats.dtype}; it takes integers")
+    return Array(_multiplied(node, {along: _times(operator.index(repeats))}, after=True))
+
+
+def _times(count: int) -> int:
+    if count < 0:
+        raise ValueError(f"repeat: repeats={count}; it takes numbers of at least 0")
+    return count
+
+
+def _repeated(node: Node, repeats: Array, along: int) -> Node | Pending:
+    """Elements along an axis as often as their counts say."""
+    length = node.shape[along]
+    if repeats.dtype.kind not in "iu":
+        raise TypeError(f"repeat: repeats has dtype {repeats.dtype}; it takes integers")
+    if repeats.shape not in ((1,), (length,)):
+        raise ValueError(f"repeat: repeats has shape {repeats.shape}; it takes ({length},), as x has there, or (1,)")
+    counts = _build.cast(repeats._node, dt.int64)
+    known = _gather.known_values(repeats._node)
+    if known is not None:
+        _times(int(known.min(initial=0)))
+        if known.size < length:
+            return _multiplied(node, {along: int(known[0])}, after=True)
+        if int(known.sum()) <= _gather.FEW:
+            return _taken(node, _gather.in_memory(np.repeat(np.arange(length), known)), along)
+    if length == 0:
+        return node
+
+    def make() -> Node:
+        total, least = _summed(counts)
+        _times(least)
+        if counts.size < length:
+            return _multiplied(node, {along: total}, after=True)
+        ends = _build.scan(CUMULATIVE_SUM, "cumulative_sum", counts, 0)
+        return _taken(node, looked_up("right", [_build.iota(total)], [ends]), along)
+
+    shape = (*node.shape[:along], None, *node.shape[along + 1 :])
+    return Pending(node.dtype, shape, _build.common_device((node, counts)), make)
+
+
+def _taken(node: Node, places: Node, along: int) -> Node:
+    """Elements at places, in blocks as long as the largest of the node's."""
+    grid = (Axis.regular(places.size, max(1, node.grid[along].largest)),)
+    return _gather.take(node, _views.rechunk(places, grid), along)
+
+
+def _summed(counts: Node) -> tuple[int, int]:
+    """The sum of counts and the least of them; computed, in one run."""
+    from jaxchunk.plan.api import compute_nodes
+
+    folds = [_build.fold(reducer, (counts,), (0,), dt.int64) for reducer in (reducers.SUM, reducers.MIN)]
+    total, least = compute_nodes(folds)
+    return int(total), int(least)
 
 
 def tile(x: Array, repetitions: tuple[int, ...], /) -> Array:

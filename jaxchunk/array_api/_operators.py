@@ -32,7 +32,7 @@ def _known(other: object) -> bool:
 def _unary(name: str) -> Unary:
     row = OPERATORS[name]
 
-    def operator(self: Any) -> Array:
+    def operator(self: Any, /) -> Array:
         return elementwise(row, self)
 
     return _named(operator, name, row)
@@ -41,7 +41,7 @@ def _unary(name: str) -> Unary:
 def _binary(name: str) -> Binary:
     row = OPERATORS[name]
 
-    def operator(self: Any, other: Any) -> Any:
+    def operator(self: Any, other: Any, /) -> Any:
         return elementwise(row, self, other) if _known(other) else NotImplemented
 
     return _named(operator, name, row)
@@ -50,7 +50,7 @@ def _binary(name: str) -> Binary:
 def _reflected(name: str) -> Binary:
     row = OPERATORS[name]
 
-    def operator(self: Any, other: Any) -> Any:
+    def operator(self: Any, other: Any, /) -> Any:
         return elementwise(row, other, self) if _known(other) else NotImplemented
 
     return _named(operator, name.replace("__", "__r", 1), row)
@@ -59,7 +59,7 @@ def _reflected(name: str) -> Binary:
 def _inplace(name: str) -> Binary:
     row = OPERATORS[name]
 
-    def operator(self: Any, other: Any) -> Any:
+    def operator(self: Any, other: Any, /) -> Any:
         return self._become(elementwise(row, self, other)) if _known(other) else NotImplemented
 
     return _named(operator, name.replace("__", "__i", 1), row)

@@ -13,11 +13,12 @@ from jaxchunk.array_api import _build, _views
 from jaxchunk.array_api import _dtypes as dt
 from jaxchunk.array_api._arguments import as_shape, need_array
 from jaxchunk.array_api._array import Array
-from jaxchunk.array_api._build import DType, convert
+from jaxchunk.array_api._build import DType, Shape, convert
+from jaxchunk.array_api._chunking import new_grid
 from jaxchunk.array_api._creation import default_dtype
 from jaxchunk.array_api._devices import Device, as_device
 from jaxchunk.array_api._values import aligned
-from jaxchunk.graph.grid import ChunksLike, normalize_chunks
+from jaxchunk.graph.grid import ChunksLike
 from jaxchunk.graph.node import Node
 
 _add, _mul, _select = aligned(lax.add), aligned(lax.mul), aligned(lax.select)
@@ -84,7 +85,7 @@ def _steps(first: int | float, end: int | float, step: int | float) -> int:
 
 
 def _range(first: Any, step: Any, length: int, dtype: DType, chunks: ChunksLike | None) -> Node:
-    (axis,) = normalize_chunks(chunks, (length,), dtype.itemsize)
+    (axis,) = new_grid(chunks, (length,), dtype.itemsize)
     if dtype.kind in "iu":
         whole = int(first) == first and int(step) == step
         last = int(first) + int(step) * max(length - 1, 0)
@@ -148,7 +149,7 @@ def linspace(
     dt.check_cast(inner, wanted)
     if wanted.kind == "b":
         raise TypeError("linspace: dtype is bool; it takes a numeric one")
-    (axis,) = normalize_chunks(chunks, (count,), wanted.itemsize)
+    (axis,) = new_grid(chunks, (count,), wanted.itemsize)
     gaps = max(1, count - 1 if endpoint else count)
     first, end = inner.type(start), inner.type(stop)
     with np.errstate(over="ignore"):
@@ -202,9 +203,8 @@ def eye(
     """
     wanted = dt.float64 if dtype is None else dt.as_dtype(dtype)
     shape = as_shape((n_rows, n_rows if n_cols is None else n_cols))
-    rows, columns = normalize_chunks(chunks, shape, wanted.itemsize)
-    diagonal = _build.constant(operator.index(k), dt.int64)
-    operands = (_build.iota(shape[0], rows), _build.iota(shape[1], columns), diagonal)
+    rows, columns = new_grid(chunks, shape, wanted.itemsize)
+    operands = (_build.iota(shape[0], rows), _build.iota(shape[1], columns), _diagonal(k, shape))
 
     def body(row: Any, column: Any, k: Any) -> Any:
         return convert(_eq(column, _add(row, k)), wanted)
@@ -255,13 +255,18 @@ def triu(x: Array, /, *, k: int = 0) -> Array:
     return _triangle("triu", x, k)
 
 
+def _diagonal(k: int, shape: Shape) -> Node:
+    """Which diagonal of a matrix, as a node: an int of any size, since past its edges all are alike."""
+    return _build.constant(max(-shape[0], min(operator.index(k), shape[1])), dt.int64)
+
+
 def _triangle(name: str, x: Array, k: int) -> Array:
     need_array(name, x)
     node, n = x._node, x.ndim
     if n < 2:
         raise ValueError(f"{name}: x has {n} axes; it takes a matrix or a stack of them")
     rows, columns = _build.iota(x.shape[-2], node.grid[-2]), _build.iota(x.shape[-1], node.grid[-1])
-    diagonal = _build.constant(operator.index(k), dt.int64)
+    operands = (node, rows, columns, _diagonal(k, x.shape[-2:]))
 
     def body(value: Any, row: Any, column: Any, k: Any) -> Any:
         edge = _add(row, k)
@@ -269,7 +274,7 @@ def _triangle(name: str, x: Array, k: int) -> Array:
         return _select(kept, value, lax.full_like(value, 0))
 
     maps = (tuple(range(n)), (n - 2,), (n - 1,), ())
-    return Array(_build.blockwise(name, body, name, (node, rows, columns, diagonal), x.dtype, maps=maps, space=x.shape))
+    return Array(_build.blockwise(name, body, name, operands, x.dtype, maps=maps, space=x.shape))
 
 
 def meshgrid(*arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> tuple[Array, ...]:

@@ -1,0 +1,1 @@
+"""Runs the array API standard's own test suite on jaxchunk: `python -m conformance --help`."""
