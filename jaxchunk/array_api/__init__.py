@@ -5,6 +5,23 @@ errors in them are raised by the call that makes them. Creation functions take `
 standard's parameters.
 """
 
+# Dtypes go by NumPy's scalar types, as in NumPy: they make scalars, too, and `x.dtype == float32` compares them.
+from numpy import bool_ as bool
+from numpy import (
+    complex64,
+    complex128,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+
 from jaxchunk.array_api import fft
 from jaxchunk.array_api._array import (
     Array,
@@ -28,31 +45,16 @@ from jaxchunk.array_api._devices import (
     Device,
 )
 from jaxchunk.array_api._dtypes import (
-    bool_ as bool,
-)
-from jaxchunk.array_api._dtypes import (
     can_cast,
-    complex64,
-    complex128,
     e,
     finfo,
-    float32,
-    float64,
     iinfo,
     inf,
-    int8,
-    int16,
-    int32,
-    int64,
     isdtype,
     nan,
     newaxis,
     pi,
     result_type,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
 )
 from jaxchunk.array_api._elementwise import (
     abs,

@@ -46,7 +46,7 @@ def index(node: Node, key: Any) -> Node | Pending:
     others = [e for e in key if not _is_mask(e) and e is not Ellipsis and e != slice(None)]
     if len(masks) == 1 and not others:
         return _masked(node, key, masks[0])
-    parts = _take_apart(node, _unmasked(key))
+    parts = _take_apart(node, _unmasked(node, key))
     return parts.result(_gather.take(parts.rows(), parts.flat(), parts.at))
 
 
@@ -94,18 +94,27 @@ def _masked(node: Node, key: tuple[Any, ...], mask: Node) -> Pending:
 
 def _axis_of_mask(node: Node, key: tuple[Any, ...], mask: Node) -> int:
     """The first axis that the only array of a key, a mask, indexes."""
-    number = next(i for i, entry in enumerate(key) if entry is mask)
-    indexed = sum(mask.ndim if entry is mask else 1 for entry in key if entry is not Ellipsis)
-    if indexed > node.ndim:
-        raise IndexError(f"too many indices: {indexed} for an array with {node.ndim} axes (shape {node.shape})")
-    behind = any(entry is Ellipsis for entry in key[:number])
-    at = node.ndim - sum(mask.ndim if e is mask else 1 for e in key[number:]) if behind else number
-    if mask.shape != node.shape[at : at + mask.ndim]:
-        raise IndexError(
-            f"a mask of shape {mask.shape} indexes axes of shape {node.shape[at : at + mask.ndim]} "
-            f"of an array of shape {node.shape}: they have to be the same"
-        )
-    return at
+    return next(at for at, entry in zip(_places(node, key), key, strict=True) if entry is mask)
+
+
+def _places(node: Node, key: tuple[Any, ...]) -> list[int]:
+    """The first axis that each entry of a key indexes; masks have the shapes of theirs."""
+    sizes = [entry.ndim if _is_mask(entry) else int(entry is not None and entry is not Ellipsis) for entry in key]
+    spare = node.ndim - sum(sizes)
+    if spare < 0:
+        raise IndexError(f"too many indices: {sum(sizes)} for an array with {node.ndim} axes (shape {node.shape})")
+    if sum(entry is Ellipsis for entry in key) > 1:
+        raise IndexError("an index can have only one ellipsis (...)")
+    places, at = [], 0
+    for entry, size in zip(key, sizes, strict=True):
+        places.append(at)
+        if _is_mask(entry) and entry.shape != node.shape[at : at + size]:
+            raise IndexError(
+                f"a mask of shape {entry.shape} indexes axes of shape {node.shape[at : at + size]} "
+                f"of an array of shape {node.shape}: they have to be the same"
+            )
+        at += spare if entry is Ellipsis else size
+    return places
 
 
 def _merged_axes(node: Node, at: int, count: int) -> Node:
@@ -197,8 +206,11 @@ def _take_apart(node: Node, key: tuple[Any, ...]) -> Parts:
     return Parts(basic_index(node, basic), tuple(advanced), _broadcast(arrays), at)
 
 
-def _unmasked(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A key with its masks as positions."""
+def _unmasked(node: Node, key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A key for a node with its masks as positions."""
+    _places(node, key)
+    if any(_is_mask(entry) and entry.ndim == 0 for entry in key):
+        raise IndexError("a mask without axes can't be used beside other indices: index by it first")
     return tuple(part for entry in key for part in (_positions_of(entry) if _is_mask(entry) else (entry,)))
 
 
@@ -261,7 +273,7 @@ def assigned(node: Node, key: Any, value: Node) -> Node:
         shape = (*rows.shape[:at], flat.size, *rows.shape[at + 1 :])
         new = _gather.put(rows, flat, _fitting(value, shape), at) if flat.size else rows
         return _views.reshape(new, node.shape)
-    key = _unmasked(key)
+    key = _unmasked(node, key)
     parts = _take_apart(node, key)
     rows, flat = parts.rows(), parts.flat()
     taken = (*rows.shape[: parts.at], *parts.arrays[0].shape, *rows.shape[parts.at + 1 :])

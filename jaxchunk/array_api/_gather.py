@@ -68,11 +68,14 @@ def within(index: Node, length: int, name: str) -> Node:
     values = known_values(index)
     if values is not None:
         _refuse_outside(name, length, ((values < -length) | (values >= length)).any(), index.where)
-        return in_memory(np.where(values < 0, values + length, values).astype(INT64))
+        values = values.astype(INT64)
+        return in_memory(np.where(values < 0, values + length, values))
     if index.size == 0 or isinstance(index.op, Positions):
         return _build.cast(index, INT64)
     wide = _build.cast(index, INT64)
-    outside = _build.blockwise("outside", _outside(length), ("outside", length), (wide,), BOOL)
+    # Numbers of uint64 that int64 doesn't have would turn out negative, and those would count from the end.
+    lowest = 0 if index.dtype == np.dtype("uint64") else -length
+    outside = _build.blockwise("outside", _outside(lowest, length), ("outside", lowest, length), (wide,), BOOL)
     evidence = _build.fold(reducers.ANY, (outside,), tuple(range(index.ndim)), BOOL)
     inside = _build.blockwise("from start", _from_start(length), ("from start", length), (wide,), INT64)
 
@@ -87,9 +90,9 @@ def _refuse_outside(name: str, length: int, outside: Any, where: str) -> None:
         raise IndexError(f"{name}: the index made at {where} points outside of an axis of length {length}")
 
 
-def _outside(length: int) -> Any:
+def _outside(lowest: int, length: int) -> Any:
     def body(i: Any) -> Any:
-        below, above = lax.lt(i, lax.full_like(i, -length)), lax.ge(i, lax.full_like(i, length))
+        below, above = lax.lt(i, lax.full_like(i, lowest)), lax.ge(i, lax.full_like(i, length))
         return lax.bitwise_or(below, above)
 
     return body

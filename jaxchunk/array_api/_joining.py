@@ -13,11 +13,11 @@ from jaxchunk.array_api import _dtypes as dt
 from jaxchunk.array_api import _reducers as reducers
 from jaxchunk.array_api._arguments import as_axis, as_shape, need_array
 from jaxchunk.array_api._array import Array
-from jaxchunk.array_api._lookup import looked_up
 from jaxchunk.array_api._pending import Pending
 from jaxchunk.array_api._scanners import CUMULATIVE_SUM
 from jaxchunk.graph.grid import Axis
 from jaxchunk.graph.node import Node
+from jaxchunk.graph.repeats import Repeat
 
 # --- joining and splitting ---------------------------------------------------------------------
 
@@ -215,7 +215,8 @@ def _repeated(node: Node, repeats: Array, along: int) -> Node | Pending:
         if known.size < length:
             return _multiplied(node, {along: int(known[0])}, after=True)
         if int(known.sum()) <= _gather.FEW:
-            return _taken(node, _gather.in_memory(np.repeat(np.arange(length), known)), along)
+            places = _gather.in_memory(np.repeat(np.arange(length), known))
+            return _gather.take(node, _views.rechunk(places, (_cuts(node, along, places.size),)), along)
     if length == 0:
         return node
 
@@ -225,16 +226,16 @@ def _repeated(node: Node, repeats: Array, along: int) -> Node | Pending:
         if counts.size < length:
             return _multiplied(node, {along: total}, after=True)
         ends = _build.scan(CUMULATIVE_SUM, "cumulative_sum", counts, 0)
-        return _taken(node, looked_up("right", [_build.iota(total)], [ends]), along)
+        grid = (*node.grid[:along], _cuts(node, along, total), *node.grid[along + 1 :])
+        return _build.make(Repeat(along), (node, ends), grid, node.dtype)
 
     shape = (*node.shape[:along], None, *node.shape[along + 1 :])
     return Pending(node.dtype, shape, _build.common_device((node, counts)), make)
 
 
-def _taken(node: Node, places: Node, along: int) -> Node:
-    """Elements at places, in blocks as long as the largest of the node's."""
-    grid = (Axis.regular(places.size, max(1, node.grid[along].largest)),)
-    return _gather.take(node, _views.rechunk(places, grid), along)
+def _cuts(node: Node, axis: int, length: int) -> Axis:
+    """A longer axis in blocks as long as the largest of the node's."""
+    return Axis.regular(length, max(1, node.grid[axis].largest))
 
 
 def _summed(counts: Node) -> tuple[int, int]:

@@ -103,6 +103,9 @@ def positions_of(dtype: DType, descending: bool, length: int) -> Rows:
 
         def packed(x: Any, positions: Any) -> tuple[Any, ...]:
             keys = convert(encode(x, descending), INT64)
+            # Shifted, the first bit of an unsigned key of 4 bytes would be a sign.
+            if dtype == np.dtype("uint32"):
+                keys = lax.sub(keys, lax.full_like(keys, 2**31))
             shifted = lax.shift_left(keys, lax.full_like(keys, 32))
             return (lax.bitwise_or(shifted, lax.broadcast_in_dim(positions, keys.shape, range(keys.ndim))),)
 
