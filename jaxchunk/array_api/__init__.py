@@ -22,7 +22,7 @@ from numpy import (
     uint64,
 )
 
-from jaxchunk.array_api import fft
+from jaxchunk.array_api import fft, linalg
 from jaxchunk.array_api._array import (
     Array,
 )
@@ -145,6 +145,10 @@ from jaxchunk.array_api._manipulation import (
     permute_dims,
     reshape,
     squeeze,
+)
+from jaxchunk.array_api._membership import (
+    isin,
+    searchsorted,
 )
 from jaxchunk.array_api._ranges import (
     arange,
@@ -271,10 +275,12 @@ __all__ = [
     "int64",
     "isdtype",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "less",
     "less_equal",
+    "linalg",
     "linspace",
     "log",
     "log1p",
@@ -316,6 +322,7 @@ __all__ = [
     "result_type",
     "roll",
     "round",
+    "searchsorted",
     "sign",
     "signbit",
     "sin",
