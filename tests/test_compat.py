@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import array_api_compat as compat
+import array_api_compat.numpy  # compat imports it only when it meets NumPy
 import array_api_extra as xpx
 import numpy as np
 import pytest

@@ -215,7 +215,7 @@ def test_repeat_of_an_array_larger_than_memory(tmp_path: Path) -> None:
     x, counts = rng.standard_normal((2**18, 4)), rng.integers(0, 5, 2**18).astype("uint8")
     nbytes = x.nbytes // 8
     with jc.config.set(host_memory=nbytes):
-        array, times = _stored(tmp_path / "x", x, (2**12, 4)), _stored(tmp_path / "n", counts, 2**14)
+        array, times = _stored(tmp_path / "x", x, (2**11, 4)), _stored(tmp_path / "n", counts, 2**14)
         repeated = xp.repeat(array, times, axis=0)
         assert repeated.shape == (int(counts.sum()), 4)
         values, figures = _figures(repeated, tmp_path / "repeated", nbytes)

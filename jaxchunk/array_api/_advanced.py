@@ -290,7 +290,8 @@ def _fitting(value: Node, shape: Shape) -> Node:
     extra = max(0, value.ndim - len(shape))
     if value.shape[:extra] == (1,) * extra:
         value = _views.squeeze(value, range(extra))
-    if value.ndim > len(shape) or _build.broadcast_shape((value.shape, shape)) != shape:
+    behind = shape[len(shape) - value.ndim :]
+    if value.ndim > len(shape) or any(n not in (1, m) for n, m in zip(value.shape, behind, strict=True)):
         raise ValueError(f"a value of shape {value.shape} doesn't broadcast to shape {shape}, which the key selects")
     return _views.broadcast_to(value, shape)
 
