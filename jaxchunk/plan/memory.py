@@ -88,7 +88,8 @@ def _finish_bytes(program: Program, group: GroupPlan, kept: tuple[int, ...], io_
     )
     nbytes += sum(output_bytes(output, kept) for output in group.outputs)
     nbytes += max((sink_bytes(output, kept, io_threads) for output in group.outputs), default=0)
-    return nbytes + 2 * math.prod(kept) * max((i.dtype.itemsize for i in epilogue.instrs), default=8) + 4096
+    alive = 2 + len(group.folds)
+    return nbytes + alive * math.prod(kept) * max((i.dtype.itemsize for i in epilogue.instrs), default=8) + 4096
 
 
 def open_tiles(dropped: Sequence[int], tiles: Grid, outer: Sequence[int]) -> int:

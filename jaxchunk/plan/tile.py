@@ -11,8 +11,11 @@ from jaxchunk.graph.grid import Axis, Grid
 from jaxchunk.plan.memory import Need
 from jaxchunk.run.stage import Leaf
 from jaxchunk.run.views import Pieced
+from jaxchunk.store.stored import StoredArray
 
 JOIN_BYTES = 4 * 2**20
+# Tiles of whole lines aren't made larger than this for the sake of blocks in memory or on disk.
+WHOLE_BYTES = 16 * 2**20
 PARTS = 8
 DOT_SIDE = 4096
 DOT_LEAST = 256
@@ -38,6 +41,8 @@ class Axes:
         Axes whose tiles are given: whole, or a user's blocks.
     repeating
         Axes that some large leaf doesn't follow: it is read again for each of their tiles.
+    loose
+        Axes along which the largest source isn't decoded chunk by chunk, so that any part is read as cheaply.
     """
 
     space: tuple[int, ...]
@@ -48,6 +53,7 @@ class Axes:
     itemsize: int
     contraction: bool = False
     repeating: tuple[int, ...] = ()
+    loose: tuple[int, ...] = ()
 
 
 def describe(
@@ -62,6 +68,7 @@ def describe(
     stored: list[int] = [1] * len(space)
     first: list[int | None] = [None] * len(space)
     weight = [0] * len(space)
+    loose: set[int] = set()
     for leaf in leaves:
         base = leaf.view.base
         nbytes = leaf.dtype.itemsize * math.prod(base.shape)
@@ -69,13 +76,14 @@ def describe(
             if m.axis is None or nbytes <= weight[m.axis] or isinstance(base, Pieced) or not axis.runs:
                 continue
             weight[m.axis] = nbytes
+            (loose.discard if isinstance(base, StoredArray) else loose.add)(m.axis)
             size = max(1, axis.largest // abs(m.step))
             stored[m.axis] = min(size, space[m.axis])
             lead = -m.offset % axis.largest if m.step == 1 and axis.is_regular() else 0
             first[m.axis] = lead if lead and units[m.axis] == 1 else None
     heavy = [leaf for leaf in leaves if leaf.dtype.itemsize * math.prod(leaf.view.base.shape) >= LIGHT]
     repeating = tuple(a for a in range(len(space)) if any(not leaf.spans[a] for leaf in heavy))
-    return Axes(space, tuple(units), tuple(stored), tuple(first), fixed, itemsize, contraction, repeating)
+    return Axes(space, tuple(units), tuple(stored), tuple(first), fixed, itemsize, contraction, repeating, tuple(loose))
 
 
 def candidates(axes: Axes, largest: int) -> Iterator[tuple[int, ...]]:
@@ -115,7 +123,19 @@ def preferred(axes: Axes, largest: int) -> list[int]:
             tile.append(min(-(-max(axes.stored[a], unit) // unit) * unit, -(-n // unit) * unit))
     if axes.contraction:
         return _grown_sides(axes, tile)
+    if axes.fixed:
+        _shrunk(axes, tile)
     return _grown(axes, tile, lambda t, a: math.prod(t) * axes.itemsize < JOIN_BYTES)
+
+
+def _shrunk(axes: Axes, tile: list[int]) -> None:
+    """Lines that have to be whole make tiles long: they needn't be as wide as the blocks of what is read in parts."""
+    while math.prod(tile) * axes.itemsize > WHOLE_BYTES:
+        wide = [a for a in axes.loose if a not in axes.fixed and tile[a] >= 2 * axes.units[a]]
+        if not wide:
+            return
+        a = max(wide, key=lambda axis: tile[axis])
+        tile[a] = -(-tile[a] // (2 * axes.units[a])) * axes.units[a]
 
 
 def _grown(axes: Axes, tile: list[int], small: Callable[[list[int], int], bool]) -> list[int]:
