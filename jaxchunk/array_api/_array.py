@@ -304,7 +304,7 @@ class Array(Operators):
         if isinstance(value, np.ndarray):
             value = Array(in_memory(np.array(value)))
         refuse_foreign("an assignment", (value,))
-        if not isinstance(value, Array | Scalar):
+        if not isinstance(value, Array | Scalar | np.generic):
             raise TypeError(f"an assignment takes arrays and scalars, not {value!r} of type {type(value).__name__}")
         if result_type(self, value) != self.dtype:
             kind = getattr(value, "dtype", type(value).__name__)

@@ -13,7 +13,7 @@ from jax import lax
 
 from jaxchunk.array_api._build import DType, convert
 
-_INTEGERS = {4: np.dtype("int32"), 8: np.dtype("int64")}
+_INTEGERS: dict[int, DType] = {4: np.dtype("int32"), 8: np.dtype("int64")}
 
 
 def key_dtype(dtype: DType) -> DType:

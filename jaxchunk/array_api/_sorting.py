@@ -21,8 +21,8 @@ from jaxchunk.array_api._arguments import as_axis, need_array
 from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._build import DType, convert
 from jaxchunk.array_api._order import decode, encode, key_dtype
-from jaxchunk.graph.gathers import Merge, Splits
 from jaxchunk.graph.grid import Axis
+from jaxchunk.graph.merges import Merge, Splits
 from jaxchunk.graph.node import Composite, Limits, Node
 from jaxchunk.graph.primitives import AxisMap, Blockwise, Work
 from jaxchunk.plan.scratch import SORTED_BYTES, sort_entry
@@ -221,25 +221,17 @@ def _in_runs(lines: Sequence[Node], rows: Rows, limits: Limits) -> Node:
 
 
 def _run_length(length: int, chunk: int, rows: Rows, limits: Limits) -> int:
-    """Rows of a run: as many as a task can sort, whole chunks where that leaves steps to sample at."""
+    """Rows of a run: as many as a task can sort, whole chunks or equal parts of one where that leaves a step."""
     most = max(256, limits.budget // (_SHARE * _TASK * rows.nbytes))
-    run = _near(most, chunk)
-    if run % 64:
-        run = most // 256 * 256
-    return min(run, -(-length // 256) * 256)
-
-
-def _near(most: int, chunk: int) -> int:
-    """At most so many rows: whole chunks, or equal parts of one, if that is not much less."""
     parts = -(-chunk // most)
-    if parts > 1:
-        return chunk // parts if chunk % parts == 0 else most
-    return most // chunk * chunk
+    near = [most // chunk * chunk] if parts == 1 else [chunk // k for k in range(parts, 2 * parts) if chunk % k == 0]
+    run = next((n for n in near if _has_step(n)), most // 256 * 256)
+    return min(run, -(-length // 256) * 256)
 
 
 def _block_length(run: int, chunk: int) -> int:
     """Rows from split to split: a part of a run, in whole chunks or a part of one where there is such."""
-    parts = [run // k for k in range(2, 9) if run % k == 0]
+    parts = [run // k for k in range(2, 9) if run % k == 0] or [run]
     return next((n for n in parts if n % chunk == 0 or chunk % n == 0), parts[0])
 
 
@@ -301,11 +293,13 @@ def _merged(node: Node, rows: Rows, splits: Splits) -> Node:
 
 
 def _step(run: int) -> int:
-    """The power of two next to the root of half the run that divides it."""
-    step = 1
-    while run % (2 * step) == 0 and 2 * step * step <= run:
-        step *= 2
-    return step
+    """The largest divisor of a run's length up to the root of half of it."""
+    return next(n for n in range(max(1, math.isqrt(run // 2)), 0, -1) if run % n == 0)
+
+
+def _has_step(run: int) -> bool:
+    """Whether a run has about as many samples as there are rows between two of them."""
+    return 8 * _step(run) ** 2 >= run
 
 
 # --- the functions -----------------------------------------------------------------------------------

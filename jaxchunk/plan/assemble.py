@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxchunk.config import Settings
-from jaxchunk.graph.gathers import Gather
+from jaxchunk.graph.gathers import Gather, Overlay, Put
 from jaxchunk.graph.grid import Axis, Grid
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source, compose
@@ -292,15 +292,38 @@ class Assembler:
                 self.sources.add(node.op.array)
             return node.op.array
         assert isinstance(node.op, Concat | Reshape | Gather), node
+        op, operands = self._layered(node)
         views = []
-        for operand in node.operands:
+        for operand in operands:
             maps = tuple(AxisMap(a) for a in range(operand.ndim))
             while isinstance(operand.op, Affine) and operand.value is None and operand not in self.slots:
                 maps = compose(operand.op.maps, maps)
                 operand = operand.operands[0]
             views.append(View(self._base(operand), maps))
-        grids = tuple(operand.grid for operand in node.operands)
-        return Pieced(node.op, tuple(views), grids, node.shape, node.dtype, node.grid, node.op.name)
+        grids = tuple(operand.grid for operand in operands)
+        return Pieced(op, tuple(views), grids, node.shape, node.dtype, node.grid, op.name)
+
+    def _layered(self, node: Node) -> tuple[Concat | Reshape | Gather, list[Node]]:
+        """A move and its operands; assignments on top of each other are one move of many layers."""
+        op = node.op
+        assert isinstance(op, Concat | Reshape | Gather)
+        layers, below = [node], node.operands[0]
+        while isinstance(op, Overlay | Put) and _stacks(op, below) and below not in self.slots:
+            layers.append(below)
+            below = below.operands[0]
+        if len(layers) == 1:
+            return op, list(node.operands)
+        layers.reverse()
+        patches = [patch for layer in layers for patch in layer.operands[1:]]
+        overlays = [layer.op for layer in layers if isinstance(layer.op, Overlay)]
+        return Overlay.joined(overlays) if overlays else op, [below, *patches]
+
+
+def _stacks(op: Overlay | Put, below: Node) -> bool:
+    """Whether an assignment is to what another one of its kind gave."""
+    if below.value is not None or not isinstance(below.op, type(op)):
+        return False
+    return not isinstance(op, Put) or (isinstance(below.op, Put) and op.axis == below.op.axis)
 
 
 def _only_moves(program: Program, leaves: list[Leaf]) -> bool:

@@ -68,6 +68,12 @@ def bases(node: Node) -> set[Node]:
     return found
 
 
+def _beneath_affines(node: Node) -> Node:
+    while isinstance(node.op, Affine) and node.value is None:
+        (node,) = node.operands
+    return node
+
+
 def exists(node: Node) -> bool:
     return node.value is not None or isinstance(node.op, Source)
 
@@ -132,7 +138,7 @@ def _anchors(roots: list[Node], order: list[Node], cuts: set[Node]) -> set[Node]
     anchors |= cuts
     for node in order:
         if isinstance(node.op, Move):
-            anchors.update(base for o in node.operands for base in bases(o))
+            anchors.update(o for o in map(_beneath_affines, node.operands) if not isinstance(o.op, Move) or exists(o))
         op = node.op
         if isinstance(op, Blockwise) and (op.exact or op.scanner is not None or op.whole):
             anchors.add(node)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxchunk.graph.gathers import Overlay
 from jaxchunk.graph.grid import auto_grid
 from jaxchunk.graph.node import Composite, Node, postorder
-from jaxchunk.graph.primitives import Affine, Blockwise, Check, Const, Guard, Iota, Reshape, compose
+from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Check, Const, Guard, Iota, Reshape, compose
 from jaxchunk.plan.select import pushed_selection
 
 
@@ -43,8 +43,6 @@ class Simplifier:
         self.guards: dict[Hashable, tuple[Node, Check]] = {}
         self._shared: dict[Hashable, Node] = {}
         self._users: Counter[Node] = Counter()
-        # Overlays that nobody but another overlay uses: that one takes in their patches.
-        self._covered: set[Node] = set()
 
     def _is_done(self, node: Node) -> bool:
         return node.value is not None or node in self.known
@@ -53,9 +51,6 @@ class Simplifier:
         """The canonical node of each root; a remembered value is a leaf."""
         roots = list(roots)
         self._users.update(o for n in postorder(roots, stop=self._is_done) for o in n.operands)
-        for node in postorder(roots, stop=self._is_done):
-            if isinstance(node.op, Overlay) and self._users[node.operands[0]] == 1:
-                self._covered.add(node.operands[0])
         for node in postorder(roots, stop=self._is_done):
             if node not in self.known:
                 canonical = self.known[node] = self._canonical(node)
@@ -74,17 +69,15 @@ class Simplifier:
             guarded, evidence = operands
             self.guards.setdefault((node.op.check_key, evidence), (evidence, node.op.check))
             return guarded
-        original, node = node, _with(node, operands)
+        node = _with(node, operands)
         if isinstance(node.op, Affine):
-            node = _composed(node)
+            node = _through_patches(_composed(node))
             if isinstance(node.op, Affine) and node.value is None:
                 selection = pushed_selection(node, lambda n: self._users[n] <= 1)
                 if selection is not None:
                     return self.simplify([selection])[0]
         elif isinstance(node.op, Reshape):
             node = self._pushed(node)
-        elif isinstance(node.op, Overlay) and original not in self._covered:
-            node = _one_overlay(node)
         return self._share(_key(node), node)
 
     def _share(self, key: Hashable, node: Node) -> Node:
@@ -153,17 +146,37 @@ def _composed(node: Node) -> Node:
     return Node(op, inner.operands, node.grid, node.dtype, node.device, node.where)
 
 
-def _one_overlay(node: Node) -> Node:
-    """Patches on patches as one list of patches."""
-    layers: list[Node] = []
-    below = node
+def _through_patches(node: Node) -> Node:
+    """A view of patched data that lies within one patch, or meets none, as a view of that.
+
+    A loop that assigns to an array and reads what it assigned reads the patches, and not the array.
+    """
+    maps, below = node.op.maps, node.operands[0]  # type: ignore[attr-defined]
     while isinstance(below.op, Overlay) and below.value is None:
-        layers.append(below)
-        below = below.operands[0]
-    layers.reverse()
-    regions = tuple(region for layer in layers if isinstance(layer.op, Overlay) for region in layer.op.regions)
-    patches = [patch for layer in layers for patch in layer.operands[1:]]
-    return Node(Overlay(regions), (below, *patches), node.grid, node.dtype, node.device, node.where)
+        region, (data, patch) = below.op.regions[0], below.operands
+        read = [
+            range(m.offset, m.offset + 1, 1) if m.axis is None else _read_along(m, node.shape[m.axis]) for m in maps
+        ]
+        if any(max(r) < p[0] or min(r) > p[-1] for r, p in zip(read, region, strict=True)):
+            below = data
+        elif all(r[0] in p and r[-1] in p and r.step % p.step == 0 for r, p in zip(read, region, strict=True)):
+            maps = tuple(
+                AxisMap(m.axis, (m.offset - p.start) // p.step, m.step // p.step if m.axis is not None else 1)
+                for m, p in zip(maps, region, strict=True)
+            )
+            below = patch
+            break
+        else:
+            break
+    if below is node.operands[0]:
+        return node
+    return _composed(Node(Affine(node.op.name, maps), (below,), node.grid, node.dtype, node.device, node.where))
+
+
+def _read_along(m: AxisMap, shape: tuple[int, ...]) -> range:
+    if m.axis is None:
+        return range(m.offset, m.offset + 1)
+    return range(m.offset, m.offset + m.step * shape[m.axis], m.step)
 
 
 def _carries_reshape(node: Node) -> bool:

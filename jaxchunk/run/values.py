@@ -155,7 +155,7 @@ class DiskValue:
             piece = out[(*place, ...)]
             if stepped and part[run].step >= FAR:
                 for i in range(piece.shape[0]):
-                    one = np.ascontiguousarray(piece[i])
+                    one = np.empty(piece.shape[1:], self.dtype)
                     self._read(one, at + i * part[run].step * inner)
                     piece[i] = one
             elif not stepped and piece.flags.c_contiguous:

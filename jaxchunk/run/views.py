@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -114,7 +115,8 @@ def fill_pieced(pieced: Pieced, window: Window, out: Array, fill: Filler, scratc
             fill_broadcast(view, piece.source, turned, fill)
 
 
-class _Operands(NamedTuple):
+@dataclass(frozen=True)
+class _Operands:
     """What a gather reads: a `jaxchunk.graph.gathers.Operands`."""
 
     pieced: Pieced
@@ -132,6 +134,10 @@ class _Operands(NamedTuple):
 
     def grid(self, operand: int) -> Grid:
         return self.pieced.grids[operand]
+
+    @property
+    def count(self) -> int:
+        return len(self.pieced.operands)
 
 
 def region(array: Array, box: Box) -> Array:
