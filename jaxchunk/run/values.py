@@ -167,10 +167,16 @@ class DiskValue:
                 piece[...] = scratch[:: part[run].step] if shape else scratch
 
     def _fill_slab(self, offset: int, shape: tuple[int, ...], part: tuple[slice, ...], out: Array, pool: Pool) -> None:
-        first, last = part[0].start, part[0].stop
-        slab = pool.take((last - first, *shape[1:]), self.dtype)
-        self._read(slab, offset + first * math.prod(shape[1:]) * self.dtype.itemsize)
-        out[...] = slab[(slice(None, None, part[0].step), *part[1:])]
+        # Of leading axes of which one element is wanted no more than that is read.
+        wanted = [len(range(p.start, p.stop, p.step)) for p in part]
+        lead = next((a for a, n in enumerate(wanted) if n > 1), 0)
+        for a in range(lead):
+            offset += part[a].start * math.prod(shape[a + 1 :]) * self.dtype.itemsize
+        first, last = part[lead].start, part[lead].stop
+        slab = pool.take((last - first, *shape[lead + 1 :]), self.dtype)
+        self._read(slab, offset + first * math.prod(shape[lead + 1 :]) * self.dtype.itemsize)
+        found = slab[(slice(None, None, part[lead].step), *part[lead + 1 :])]
+        out[...] = found.reshape(out.shape)
 
     def _read(self, out: Array, offset: int) -> None:
         _read_all(self._file, _bytes_of(out), offset)
