@@ -15,6 +15,7 @@ from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._build import DType
 from jaxchunk.array_api._chunking import new_grid
 from jaxchunk.array_api._devices import Device, as_device
+from jaxchunk.array_api._dtypes import DTypeLike
 from jaxchunk.graph.grid import ChunksLike, normalize_chunks
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Source
@@ -28,7 +29,7 @@ def asarray(
     obj: Any,
     /,
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     copy: bool | None = None,
     chunks: ChunksLike | None = None,
@@ -107,7 +108,9 @@ def from_numpy(values: np.ndarray[Any, Any], chunks: ChunksLike | None = None, d
     return Node(Source(MemoryArray(values, grid)), (), grid, values.dtype, device)
 
 
-def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarray[Any, Any], tuple[str, int] | None]:
+def _values(
+    obj: Any, dtype: DTypeLike | None, copy: bool | None
+) -> tuple[np.ndarray[Any, Any], tuple[str, int] | None]:
     """The values of an object as a NumPy array, copied where they must be, and the device they're on."""
     where = None
     if isinstance(obj, np.ma.MaskedArray):
@@ -136,7 +139,7 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
     return values, where
 
 
-def _of_python(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
+def _of_python(obj: Any, dtype: DTypeLike | None) -> np.ndarray[Any, Any]:
     """Scalars and nested sequences of them: ints become int64, and what doesn't fit is an error."""
     try:
         values = np.asarray(obj, dtype=dtype)
@@ -231,7 +234,7 @@ def _of_buffer(obj: Any) -> np.ndarray[Any, Any]:
     return values
 
 
-def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: Device | str | None = None) -> Array:
+def astype(x: Array, dtype: DTypeLike, /, *, copy: bool = True, device: Device | str | None = None) -> Array:
     """The elements as another dtype.
 
     Parameters

@@ -14,6 +14,7 @@ from jaxchunk.array_api._build import DType
 from jaxchunk.array_api._chunking import new_grid
 from jaxchunk.array_api._conversion import asarray
 from jaxchunk.array_api._devices import Device, as_device
+from jaxchunk.array_api._dtypes import DTypeLike
 from jaxchunk.graph.grid import ChunksLike, normalize_chunks
 
 
@@ -34,7 +35,7 @@ def full(
     shape: int | tuple[int, ...],
     fill_value: bool | int | float | complex,
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:
@@ -79,7 +80,7 @@ def full(
 def zeros(
     shape: int | tuple[int, ...],
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:
@@ -97,7 +98,7 @@ def zeros(
 def ones(
     shape: int | tuple[int, ...],
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:
@@ -116,7 +117,7 @@ def ones(
 def empty(
     shape: int | tuple[int, ...],
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:
@@ -131,7 +132,9 @@ def empty(
     return zeros(shape, dtype=dtype, device=device, chunks=chunks)
 
 
-def _like(value: Any, x: Array, dtype: DType | None, device: Device | str | None, chunks: ChunksLike | None) -> Array:
+def _like(
+    value: Any, x: Array, dtype: DTypeLike | None, device: Device | str | None, chunks: ChunksLike | None
+) -> Array:
     """One value in the shape of x, and with its dtype, device and cuts where no others are given."""
     node = x._node
     wanted = node.dtype if dtype is None else dt.as_dtype(dtype)
@@ -145,7 +148,7 @@ def full_like(
     /,
     fill_value: bool | int | float | complex,
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:
@@ -169,7 +172,7 @@ def zeros_like(
     x: Array,
     /,
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:
@@ -189,7 +192,7 @@ def ones_like(
     x: Array,
     /,
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:
@@ -209,7 +212,7 @@ def empty_like(
     x: Array,
     /,
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:

@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 DType: TypeAlias = np.dtype[Any]
+DTypeLike: TypeAlias = DType | type[np.generic] | type[bool] | type[int] | type[float] | type[complex]
+"""What stands for a dtype where one is asked for: the namespace's names of dtypes are NumPy's scalar types."""
 Scalar: TypeAlias = bool | int | float | complex
 
 bool_: DType = np.dtype("bool")
@@ -207,7 +209,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     return common
 
 
-def can_cast(from_: Any, to: DType, /) -> bool:
+def can_cast(from_: Any, to: DTypeLike, /) -> bool:
     """Whether promotion alone leads from one dtype to another.
 
     Parameters
@@ -232,7 +234,7 @@ def can_cast(from_: Any, to: DType, /) -> bool:
     return common is not None and common == to  # NumPy's float64 equals None
 
 
-def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
+def isdtype(dtype: DTypeLike, kind: DTypeLike | str | tuple[DTypeLike | str, ...]) -> bool:
     """Whether a dtype is of a kind.
 
     Parameters

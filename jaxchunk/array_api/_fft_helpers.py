@@ -12,8 +12,9 @@ from jaxchunk.array_api import _build
 from jaxchunk.array_api import _dtypes as dt
 from jaxchunk.array_api._arguments import as_axes, need_array
 from jaxchunk.array_api._array import Array
-from jaxchunk.array_api._build import DType, convert
+from jaxchunk.array_api._build import convert
 from jaxchunk.array_api._devices import Device, as_device
+from jaxchunk.array_api._dtypes import DTypeLike
 from jaxchunk.array_api._joining import roll
 from jaxchunk.array_api._values import aligned
 from jaxchunk.graph.grid import ChunksLike, normalize_chunks
@@ -26,7 +27,7 @@ def fftfreq(
     /,
     *,
     d: float = 1.0,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:
@@ -72,7 +73,7 @@ def rfftfreq(
     /,
     *,
     d: float = 1.0,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:

@@ -224,11 +224,12 @@ def matrix_norm(
     rows, columns = node.ndim - 2, node.ndim - 1
     if ord is None or ord == "fro":
         return Array(norm_of(node, (rows, columns), 2.0, keepdims))
-    if ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2):
-        order = 1.0 if ord == "nuc" else math.inf * ord  # type: ignore[operator]
+    number = 0.0 if isinstance(ord, str) else float(ord)
+    if ord == "nuc" or abs(number) == 2:
+        order = 1.0 if ord == "nuc" else math.inf * number
         norm = norm_of(singular_values(node), (node.ndim - 2,), order, False)
-    elif not isinstance(ord, str) and (abs(ord) == 1 or math.isinf(ord)):
-        along, largest = (rows, abs(ord) == ord) if abs(ord) == 1 else (columns, ord > 0)
+    elif abs(number) == 1 or math.isinf(number):
+        along, largest = (rows if abs(number) == 1 else columns), number > 0
         sums = norm_of(node, (along,), 1.0, False)
         norm = norm_of(sums, (node.ndim - 2,), math.inf if largest else -math.inf, False)
     else:

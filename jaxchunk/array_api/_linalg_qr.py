@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from jax import lax
 
 from jaxchunk.array_api import _build, _contraction
+from jaxchunk.array_api._build import DType
 from jaxchunk.array_api._linalg_arguments import identity, stack_of
 from jaxchunk.array_api._linalg_pieces import (
     adjoint_of,
@@ -215,7 +216,7 @@ def _signed_lu(q: Value) -> tuple[Value, Value, Value]:
     return m, _upper(m), signs
 
 
-def _eye(n: int, dtype: object) -> Value:
+def _eye(n: int, dtype: DType) -> Value:
     rows, columns = (lax.broadcasted_iota("int32", (n, n), axis) for axis in (0, 1))
     return lax.convert_element_type(lax.eq(rows, columns), dtype)
 

@@ -96,7 +96,6 @@ def task(
     limits: Limits,
     cost: Cost,
     *,
-    ranks: Sequence[int] | None = None,
     follows: Sequence[Sequence[int | None]] | None = None,
     cuts: Grid | None = None,
     flops: float = 100.0,
@@ -106,82 +105,95 @@ def task(
     Parameters
     ----------
     body
-        Takes a block (stack axes, then a matrix's) of each operand and gives one of the result; all
-        of them have the same stack axes.
+        Takes a block (stack axes, then a matrix's two) of each operand and gives one of the result;
+        all of them have the same stack axes.
     key
         With the name, stands for what the body captures; None where that is nothing.
     core
         The shape of one result, beside the stack axes.
-    ranks
-        How many axes a matrix of each operand has: 2 where it isn't given.
     follows, cuts
         For results that are cut too: for each axis of an operand's matrix the result's axis that it
         is cut along with, or None where it is given whole; and the cuts of a result.
     """
-    ranks = [2] * len(operands) if ranks is None else ranks
     cuts = whole_axes(core) if cuts is None else cuts
-    follows = [[None] * rank for rank in ranks] if follows is None else follows
-    batch = _build.broadcast_shape(n.shape[: n.ndim - rank] for n, rank in zip(operands, ranks, strict=True))
+    follows = [(None, None)] * len(operands) if follows is None else follows
+    held = _held(operands, follows, cuts, dtype)
+    batch = _build.broadcast_shape(node.shape[:-2] for node in operands)
+    stack = _stacked(operands, batch, task_bytes(held, cost), limits)
+    space, maps, blocks = _laid_out(operands, follows, core, cuts, stack)
+    followed = any(axis is not None for axes in follows for axis in axes)
+
+    def run(*values: Value) -> Value:
+        own = [_own_axes(v, m, len(batch)) for v, m in zip(values, maps, strict=True)]
+        common = _build.broadcast_shape(v.shape[:-2] for v in own)
+        return body(*(spread(v, (*common, *v.shape[-2:])) for v in own))
+
+    matrices = math.prod(axis.largest for axis in stack)
+    op = Blockwise(
+        name,
+        run,
+        ("task", key),
+        space,
+        maps,
+        whole=tuple(range(len(batch) + (len(core) if followed else 0), len(space))),
+        exact=True,
+        flops=flops,
+        primitives=tuple(Work(library, held) for library in cost.libraries),
+        body_bytes=math.ceil(matrices * held * cost.copies),
+    )
+    return _build.make(op, blocks, (*stack, *cuts), dtype)
+
+
+def _held(operands: Sequence[Node], follows: Sequence[Sequence[int | None]], cuts: Grid, dtype: DType) -> int:
+    """Bytes of one matrix of each operand and of the result, as far as they are cut."""
     held = dtype.itemsize * math.prod(axis.largest for axis in cuts)
     for node, axes in zip(operands, follows, strict=True):
-        inner = node.shape[node.ndim - len(axes) :]
-        sizes = (n if axis is None else cuts[axis].largest for n, axis in zip(inner, axes, strict=True))
+        sizes = (n if axis is None else cuts[axis].largest for n, axis in zip(node.shape[-2:], axes, strict=True))
         held += node.dtype.itemsize * math.prod(sizes)
-    stack = _stacked(operands, ranks, batch, task_bytes(held, cost), limits)
-    followed = {axis for axes in follows for axis in axes if axis is not None}
-    # A result's axes that no operand is cut along with are there in name only: they have size 1.
+    return held
+
+
+def _laid_out(
+    operands: Sequence[Node], follows: Sequence[Sequence[int | None]], core: Shape, cuts: Grid, stack: Grid
+) -> tuple[Shape, tuple[tuple[int | None, ...], ...], list[Node]]:
+    """The index space of a task, the operands' places in it, and the operands cut for it.
+
+    It has the stack's axes, then the result's, then those that operands have whole. A result's axes
+    that no operand is cut along with are there in name only: they have size 1.
+    """
+    batch = tuple(axis.length for axis in stack)
+    followed = {axis for axes in follows for axis in axes}
     space = [*batch, *(n if axis in followed else 1 for axis, n in enumerate(core))]
-    first_whole = len(space) if followed else len(batch)
     maps: list[tuple[int | None, ...]] = []
     blocks = []
     for node, axes in zip(operands, follows, strict=True):
-        along = _build.broadcast_map(node.shape[: node.ndim - len(axes)], batch)
+        along = _build.broadcast_map(node.shape[:-2], batch)
         grid = [Axis.regular(1, 1) if a is None else stack[a] for a in along]
         places = []
-        for n, axis in zip(node.shape[node.ndim - len(axes) :], axes, strict=True):
+        for n, axis in zip(node.shape[-2:], axes, strict=True):
             if axis is None:
                 space.append(n)
             places.append(len(space) - 1 if axis is None else len(batch) + axis)
             grid.append(Axis.regular(n, n) if axis is None else cuts[axis])
         maps.append((*along, *places))
         blocks.append(_views.rechunk(node, tuple(grid)))
-    shapes = list(zip(maps, ranks, strict=True))
-
-    def run(*values: Value) -> Value:
-        own = [_own_axes(v, m, len(batch), rank) for v, (m, rank) in zip(values, shapes, strict=True)]
-        common = _build.broadcast_shape(v.shape[: len(batch)] for v in own)
-        return body(*(spread(v, (*common, *v.shape[len(batch) :])) for v in own))
-
-    matrices = math.prod(axis.largest for axis in stack)
-    works = tuple(Work(library, held) for library in cost.libraries)
-    op = Blockwise(
-        name,
-        run,
-        ("task", key),
-        tuple(space),
-        tuple(maps),
-        whole=tuple(range(first_whole, len(space))),
-        exact=True,
-        flops=flops,
-        primitives=works,
-        body_bytes=math.ceil(matrices * held * cost.copies),
-    )
-    return _build.make(op, blocks, (*stack, *cuts), dtype)
+    return tuple(space), tuple(maps), blocks
 
 
-def _own_axes(value: Value, maps: Sequence[int | None], stack: int, rank: int) -> Value:
-    """An operand's block, which has all axes of the space, with the stack's axes and its own."""
+def _own_axes(value: Value, maps: Sequence[int | None], stack: int) -> Value:
+    """An operand's block, which has all axes of the space, with the stack's axes and its own two."""
     sizes = [1] * stack
-    for axis in maps[: len(maps) - rank]:
+    for axis in maps[:-2]:
         if axis is not None:
             sizes[axis] = value.shape[axis]
-    return lax.reshape(value, (*sizes, *(value.shape[a] for a in maps[len(maps) - rank :] if a is not None)))
+    return lax.reshape(value, (*sizes, *(value.shape[a] for a in maps[-2:] if a is not None)))
 
 
-def _stacked(operands: Sequence[Node], ranks: Sequence[int], batch: Shape, each: int, limits: Limits) -> Grid:
+def _stacked(operands: Sequence[Node], batch: Shape, each: int, limits: Limits) -> Grid:
     """How a stack is cut: as its operands are, but for blocks of a good size."""
-    maps = [_build.broadcast_map(n.shape[: n.ndim - rank], batch) for n, rank in zip(operands, ranks, strict=True)]
-    outer = [_outer(node, rank) for node, rank in zip(operands, ranks, strict=True)]
+    maps = [_build.broadcast_map(node.shape[:-2], batch) for node in operands]
+    # Something with the cuts of the operands' stack axes alone.
+    outer = [_build.filled(0, node.dtype, node.grid[:-2]) for node in operands]
     tile = [axis.largest for axis in _build.mapped_grid(outer, maps, batch)]
     most = max(1, min(STACK_BYTES, limits.budget // (4 * TASK_SHARE)) // max(1, each))
     while math.prod(tile) > most:
@@ -190,11 +202,6 @@ def _stacked(operands: Sequence[Node], ranks: Sequence[int], batch: Shape, each:
     for a in reversed(range(len(tile))):
         tile[a] = max(tile[a], min(batch[a], most // max(1, math.prod(tile) // max(1, tile[a]))))
     return tuple(Axis.regular(n, t) for n, t in zip(batch, tile, strict=True))
-
-
-def _outer(node: Node, rank: int) -> Node:
-    """Something with the cuts of a node's stack axes."""
-    return _build.filled(0, node.dtype, node.grid[: node.ndim - rank])
 
 
 # --- several results of one task ---------------------------------------------------------------

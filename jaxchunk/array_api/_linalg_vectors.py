@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from jax import lax
@@ -11,8 +12,8 @@ from jaxchunk.array_api import _build, _statistical, _views
 from jaxchunk.array_api import _reducers as reducers
 from jaxchunk.array_api._arguments import need_array
 from jaxchunk.array_api._array import Array
-from jaxchunk.array_api._build import DType, convert
-from jaxchunk.array_api._dtypes import promote, real_of
+from jaxchunk.array_api._build import convert
+from jaxchunk.array_api._dtypes import DTypeLike, promote, real_of
 from jaxchunk.array_api._linalg_arguments import numeric, of_two_axes
 from jaxchunk.array_api._linalg_tasks import composite
 from jaxchunk.array_api._values import Value, aligned
@@ -70,9 +71,11 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
         def at(first: Value, second: Value, third: Value) -> Value:
             """Which of the three is the one for each component of the result."""
             last = _select(_equal(i, lax.full_like(i, 1)), second, third)
-            return convert(_select(_equal(i, lax.full_like(i, 0)), first, last), dtype)
+            chosen: Value = convert(_select(_equal(i, lax.full_like(i, 0)), first, last), dtype)
+            return chosen
 
-        return _sub(_mul(at(a1, a2, a0), at(b2, b0, b1)), _mul(at(a2, a0, a1), at(b1, b2, b0)))
+        crossed: Value = _sub(_mul(at(a1, a2, a0), at(b2, b0, b1)), _mul(at(a2, a0, a1), at(b1, b2, b0)))
+        return crossed
 
     key = ("cross", a.dtype.str, b.dtype.str, along - len(shape))
     return Array(
@@ -151,7 +154,7 @@ def diagonal_of(node: Node, offset: int = 0) -> Node:
     core = Axis.regular(length, max(1, min(a.largest for a in node.grid[-2:])))
     grid = (*node.grid[:-2], core)
 
-    def expand(operands: tuple[Node, ...], limits: Limits) -> Node:
+    def expand(operands: Sequence[Node], limits: Limits) -> Node:
         size = max(SHORTEST_PIECE, -(-length // PIECES))
         pieces = []
         for start in range(0, length, size):
@@ -189,7 +192,7 @@ def _fold_out(node: Node) -> Node:
     )
 
 
-def trace(x: Array, /, *, offset: int = 0, dtype: DType | None = None) -> Array:
+def trace(x: Array, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
     """The sums of diagonals of matrices.
 
     Parameters

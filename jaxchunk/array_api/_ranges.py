@@ -17,6 +17,7 @@ from jaxchunk.array_api._build import DType, Shape, convert
 from jaxchunk.array_api._chunking import new_grid
 from jaxchunk.array_api._creation import default_dtype
 from jaxchunk.array_api._devices import Device, as_device
+from jaxchunk.array_api._dtypes import DTypeLike
 from jaxchunk.array_api._values import aligned
 from jaxchunk.graph.grid import ChunksLike
 from jaxchunk.graph.node import Node
@@ -31,7 +32,7 @@ def arange(
     stop: int | float | None = None,
     step: int | float = 1,
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:
@@ -113,7 +114,7 @@ def linspace(
     /,
     num: int,
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     endpoint: bool = True,
     chunks: ChunksLike | None = None,
@@ -175,7 +176,7 @@ def eye(
     /,
     *,
     k: int = 0,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: Device | str | None = None,
     chunks: ChunksLike | None = None,
 ) -> Array:

@@ -30,9 +30,11 @@ from jaxchunk.plan.scratch import SORTED_BYTES, sort_entry
 INT64 = np.dtype("int64")
 # What sorting a run takes, in bytes for each byte of its rows: they are read, sorted and written.
 _TASK = 8
-# The share of the budget that a run's task may take where runs have to be made.
+# The share of the budget that a task may take that makes a run, or finds where runs are split: one half.
 _SHARE = 2
 _MOST_RUNS = 1024
+# Rows from sample to sample, at least.
+_NEAREST = 16
 
 
 class Rows(NamedTuple):
@@ -207,7 +209,7 @@ def _in_runs(lines: Sequence[Node], rows: Rows, limits: Limits) -> Node:
     length, chunk = lines[0].shape[1], lines[0].grid[1].largest
     run = _run_length(length, chunk, rows, limits)
     node = _runs(lines, rows, run)
-    block = _block_length(run, chunk)
+    block = _block_length(run, chunk, rows)
     while True:
         splits = _splits(length, rows, run, block, limits)
         fan = splits.fan
@@ -225,13 +227,16 @@ def _run_length(length: int, chunk: int, rows: Rows, limits: Limits) -> int:
     most = max(256, limits.budget // (_SHARE * _TASK * rows.nbytes))
     parts = -(-chunk // most)
     near = [most // chunk * chunk] if parts == 1 else [chunk // k for k in range(parts, 2 * parts) if chunk % k == 0]
-    run = next((n for n in near if _has_step(n)), most // 256 * 256)
+    run = next((n for n in near if len(_steps(n)) > 3), most // 256 * 256)
     return min(run, -(-length // 256) * 256)
 
 
-def _block_length(run: int, chunk: int) -> int:
-    """Rows from split to split: a part of a run, in whole chunks or a part of one where there is such."""
-    parts = [run // k for k in range(2, 9) if run % k == 0] or [run]
+def _block_length(run: int, chunk: int, rows: Rows) -> int:
+    """Rows from split to split: a run's, or a part of it, in whole chunks or a part of one where there is such.
+
+    Rows of several columns are put in order by way of copies, so blocks of them are smaller.
+    """
+    parts = [run // k for k in range(1 if rows.columns == 1 else 2, 9) if run % k == 0] or [run]
     return next((n for n in parts if n % chunk == 0 or chunk % n == 0), parts[0])
 
 
@@ -271,11 +276,14 @@ def _made(name: str, node: Node) -> Node:
 
 
 def _splits(length: int, rows: Rows, run: int, block: int, limits: Limits) -> Splits:
-    """How runs are merged: as many at once as leave room to find the splits in."""
-    fan = min(_MOST_RUNS, -(-length // run))
+    """How runs are merged: as many at once as leave room to find the splits in, between samples as near as can be."""
+    fan, blocks = min(_MOST_RUNS, -(-length // run)), -(-length // block)
     while True:
-        splits = Splits(run, fan, block, length, _step(run), rows.ordering, rows.dtype.itemsize)
-        if fan <= 2 or splits.demand((1, -(-length // block), fan), 8).nbytes <= limits.budget // 3:
+        for step in _steps(run):
+            splits = Splits(run, fan, block, length, step, rows.ordering, rows.dtype.itemsize)
+            if splits.demand((1, blocks, fan), 8).nbytes <= limits.budget // _SHARE:
+                return splits
+        if fan <= 2:
             return splits
         fan = -(-fan // 2)
 
@@ -292,14 +300,9 @@ def _merged(node: Node, rows: Rows, splits: Splits) -> Node:
     return _build.make(merge, (node, starts), node.grid, node.dtype)
 
 
-def _step(run: int) -> int:
-    """The largest divisor of a run's length up to the root of half of it."""
-    return next(n for n in range(max(1, math.isqrt(run // 2)), 0, -1) if run % n == 0)
-
-
-def _has_step(run: int) -> bool:
-    """Whether a run has about as many samples as there are rows between two of them."""
-    return 8 * _step(run) ** 2 >= run
+def _steps(run: int) -> list[int]:
+    """The divisors of a run's length that leave neither too many samples of it nor too few."""
+    return [n for n in range(_NEAREST, max(_NEAREST, 2 * math.isqrt(run)) + 1) if run % n == 0]
 
 
 # --- the functions -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from jaxchunk.array_api import _scanners as scanners
 from jaxchunk.array_api._arguments import as_axes, as_axis, need_array
 from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._build import DType, convert
+from jaxchunk.array_api._dtypes import DTypeLike
 from jaxchunk.array_api._pending import Selected
 from jaxchunk.array_api._selected import count_selected, fold_selected
 from jaxchunk.array_api._values import aligned
@@ -36,7 +37,7 @@ def reduce(reducer: Reducer, x: Array, axis: AxisArgument, keepdims: bool, seen:
     return Array(_views.expand_dims(folded, sorted(axes)) if keepdims else folded)
 
 
-def _sum_dtype(name: str, x: Array, dtype: DType | None) -> DType:
+def _sum_dtype(name: str, x: Array, dtype: DTypeLike | None) -> DType:
     """The dtype to add or multiply in: small integers and bools are widened to 64 bits."""
     need_array(name, x)
     if dtype is not None:
@@ -54,7 +55,7 @@ def _real_dtype(name: str, x: Array) -> DType:
     return dt.float64 if x.dtype.kind in "biu" else x.dtype
 
 
-def sum(x: Array, /, *, axis: AxisArgument = None, dtype: DType | None = None, keepdims: bool = False) -> Array:
+def sum(x: Array, /, *, axis: AxisArgument = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Array:
     """The sum of elements over axes.
 
     Parameters
@@ -83,7 +84,7 @@ def sum(x: Array, /, *, axis: AxisArgument = None, dtype: DType | None = None, k
     return reduce(reducers.SUM, x, axis, keepdims, seen, seen)
 
 
-def prod(x: Array, /, *, axis: AxisArgument = None, dtype: DType | None = None, keepdims: bool = False) -> Array:
+def prod(x: Array, /, *, axis: AxisArgument = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Array:
     """The product of elements over axes; parameters as for `sum`, and 1 where there are no elements.
 
     Examples
@@ -239,7 +240,7 @@ def _moments(name: str, x: Array, axis: AxisArgument, correction: float, keepdim
 
 
 def cumulative_sum(
-    x: Array, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: bool = False
+    x: Array, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:
     """The running sum along an axis.
 
@@ -268,7 +269,7 @@ def cumulative_sum(
 
 
 def cumulative_prod(
-    x: Array, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: bool = False
+    x: Array, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:
     """The running product along an axis; parameters as for `cumulative_sum`, with 1 as the initial value.
 
@@ -282,7 +283,7 @@ def cumulative_prod(
 
 
 def _cumulative(
-    scanner: scanners.Running, x: Array, axis: int | None, dtype: DType | None, include_initial: bool
+    scanner: scanners.Running, x: Array, axis: int | None, dtype: DTypeLike | None, include_initial: bool
 ) -> Array:
     name = scanner.name
     seen = _sum_dtype(name, x, dtype)
