@@ -151,7 +151,9 @@ def test_counts_are_summed_once_and_when_a_shape_is_needed() -> None:
         assert repeated.shape == (999,)
         assert repeated.shape == repeated[::-1].shape
     assert summing.to_dict()["runs"] == 1
-    a.check(repeated, np.repeat(np.arange(1000), np.arange(1000) % 3))
+    expected = np.repeat(np.arange(1000), np.arange(1000) % 3)
+    for part in (slice(None), slice(400, 410), slice(None, None, -7), slice(998, None)):
+        a.check(repeated[part], expected[part])
 
 
 def test_negative_counts() -> None:
@@ -202,8 +204,9 @@ def test_searchsorted_of_arrays_larger_than_memory(tmp_path: Path, dtype: str, s
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 def test_isin_of_arrays_larger_than_memory(tmp_path: Path, dtype: str) -> None:
     rng = np.random.default_rng(0)
-    x1, x2 = (rng.integers(0, 2**18, n).astype(dtype) for n in (2**16, 2**18))
-    nbytes = x2.nbytes // 8 * (2 if dtype == "complex128" else 4)
+    length = (4 if dtype == "float32" else 8) * MIB // np.dtype(dtype).itemsize
+    x1, x2 = (rng.integers(0, 2**20, n).astype(dtype) for n in (2**14, length))
+    nbytes = x2.nbytes // 8
     with jc.config.set(host_memory=nbytes):
         wanted, within = _stored(tmp_path / "x1", x1, 2**12), _stored(tmp_path / "x2", x2, 2**12)
         values, _ = _figures(xp.isin(wanted, within), tmp_path / "found", nbytes)
@@ -220,7 +223,7 @@ def test_repeat_of_an_array_larger_than_memory(tmp_path: Path) -> None:
         assert repeated.shape == (int(counts.sum()), 4)
         values, figures = _figures(repeated, tmp_path / "repeated", nbytes)
     np.testing.assert_array_equal(values, np.repeat(x, counts, axis=0))
-    assert figures["bytes_read"] <= 2.2 * x.nbytes
+    assert figures["bytes_read"] <= x.nbytes + 2 * counts.nbytes  # each once
 
 
 # --- bad arguments -----------------------------------------------------------------------------------

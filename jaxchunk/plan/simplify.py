@@ -151,12 +151,12 @@ def _through_patches(node: Node) -> Node:
 
     A loop that assigns to an array and reads what it assigned reads the patches, and not the array.
     """
-    maps, below = node.op.maps, node.operands[0]  # type: ignore[attr-defined]
+    op, below = node.op, node.operands[0]
+    assert isinstance(op, Affine)
+    maps = op.maps
     while isinstance(below.op, Overlay) and below.value is None:
         region, (data, patch) = below.op.regions[0], below.operands
-        read = [
-            range(m.offset, m.offset + 1, 1) if m.axis is None else _read_along(m, node.shape[m.axis]) for m in maps
-        ]
+        read = [_read_along(m, node.shape) for m in maps]
         if any(max(r) < p[0] or min(r) > p[-1] for r, p in zip(read, region, strict=True)):
             below = data
         elif all(r[0] in p and r[-1] in p and r.step % p.step == 0 for r, p in zip(read, region, strict=True)):
@@ -170,7 +170,7 @@ def _through_patches(node: Node) -> Node:
             break
     if below is node.operands[0]:
         return node
-    return _composed(Node(Affine(node.op.name, maps), (below,), node.grid, node.dtype, node.device, node.where))
+    return _composed(Node(Affine(op.name, maps), (below,), node.grid, node.dtype, node.device, node.where))
 
 
 def _read_along(m: AxisMap, shape: tuple[int, ...]) -> range:
