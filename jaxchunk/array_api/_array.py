@@ -306,9 +306,14 @@ class Array(Operators):
         refuse_foreign("an assignment", (value,))
         if not isinstance(value, Array | Scalar | np.generic):
             raise TypeError(f"an assignment takes arrays and scalars, not {value!r} of type {type(value).__name__}")
-        if result_type(self, value) != self.dtype:
-            kind = getattr(value, "dtype", type(value).__name__)
-            raise TypeError(f"{kind} can't be assigned into an array of {self.dtype}: convert one of them with astype")
+        kind = getattr(value, "dtype", type(value).__name__)
+        refused = TypeError(f"{kind} can't be assigned into an array of {self.dtype}: convert one of them with astype")
+        try:
+            promoted = result_type(self, value)
+        except TypeError:
+            raise refused from None
+        if promoted != self.dtype:
+            raise refused
         return cast(as_node(value, self.dtype), self.dtype)
 
     def __matmul__(self, other: Any, /) -> Array:

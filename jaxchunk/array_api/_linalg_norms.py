@@ -39,6 +39,7 @@ class PowerNorm:
 
     contracts = False
     follows = ()
+    sides = None
 
     @property
     def name(self) -> str:

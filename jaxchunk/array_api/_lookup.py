@@ -24,7 +24,7 @@ from jaxchunk.array_api._values import both, either
 from jaxchunk.graph.gathers import Gather
 from jaxchunk.graph.grid import Axis
 from jaxchunk.graph.node import Composite, Limits, Node, postorder
-from jaxchunk.graph.primitives import Affine, Blockwise, Move
+from jaxchunk.graph.primitives import Affine, Blockwise, Move, Sides
 
 Values: TypeAlias = tuple[Any, ...]
 Axes: TypeAlias = tuple[int, ...]
@@ -61,6 +61,8 @@ class Lookup:
     columns: int
 
     contracts = True
+    # Keys of a block stay in the caches; the sorted array is read once for each tile of the values.
+    sides = Sides(least=2**21, most=2**40, threaded=False)
 
     @property
     def name(self) -> str:
@@ -163,7 +165,7 @@ def keys_of(node: Node, absent: bool = False) -> list[Node]:
 
     def column(number: int) -> Node:
         def body(x: Any) -> Any:
-            keys = _level(encode(parts[number](x), signed_zeros=True))
+            keys = encode(parts[number](x))
             if absent and dtype.kind in "fc":
                 keys = lax.select(lax.ne(x, x), lax.full_like(keys, np.iinfo(result).min), keys)
             return keys
@@ -171,13 +173,6 @@ def keys_of(node: Node, absent: bool = False) -> list[Node]:
         return _build.blockwise("keys", body, ("keys", dtype.str, number, absent), (node,), result)
 
     return [column(number) for number in range(len(parts))]
-
-
-def _level(keys: Any) -> Any:
-    """Keys with that of -0, the last before 0, as that of +0: floats can't be compared, tiny ones equal 0."""
-    if np.dtype(keys.dtype).kind == "u":
-        return keys
-    return lax.select(lax.eq(keys, lax.full_like(keys, -1)), lax.full_like(keys, 0), keys)
 
 
 def looked_up(question: Question, wanted: Sequence[Node], columns: Sequence[Node]) -> Node:

@@ -29,12 +29,10 @@ def encode(x: Any, descending: bool = False, signed_zeros: bool = False) -> Any:
     if dtype.kind != "f":
         keys = convert(x, key_dtype(dtype))
         return lax.bitwise_not(keys) if descending else keys
+    keys = _turned(lax.bitcast_convert_type(x, key_dtype(dtype)))
     if not signed_zeros:
-        zero = lax.full_like(x, 0)
-        x_bits = lax.select(lax.eq(x, zero), zero, x)
-    else:
-        x_bits = x
-    keys = _turned(lax.bitcast_convert_type(x_bits, key_dtype(dtype)))
+        # -0 comes right before +0. Floats can't be asked: XLA takes numbers below the normal ones for 0.
+        keys = lax.select(lax.eq(keys, lax.full_like(keys, -1)), lax.full_like(keys, 0), keys)
     keys = lax.bitwise_not(keys) if descending else keys
     return lax.select(lax.ne(x, x), lax.full_like(keys, _last(keys)), keys)
 

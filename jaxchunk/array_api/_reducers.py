@@ -19,6 +19,7 @@ from jax import lax
 
 from jaxchunk.array_api._build import convert
 from jaxchunk.array_api._values import aligned
+from jaxchunk.graph.primitives import Sides
 
 Values: TypeAlias = tuple[Any, ...]
 DType: TypeAlias = np.dtype[Any]
@@ -103,6 +104,7 @@ class Simple:
 
     contracts = False
     follows = ()
+    sides = None
     moved = _unmoved
 
     @property
@@ -153,6 +155,7 @@ class CountNonzero:
     name = "count_nonzero"
     contracts = False
     follows = ()
+    sides = None
     moved = _unmoved
 
     @property
@@ -202,6 +205,7 @@ class Moments:
 
     contracts = False
     follows = ()
+    sides = None
     moved = _unmoved
 
     @property
@@ -277,6 +281,7 @@ class ArgExtreme:
 
     contracts = False
     follows = ()
+    sides = None
     moved = _unmoved
 
     @property
@@ -340,6 +345,7 @@ class Dot:
 
     name = "matmul"
     contracts = True
+    sides = Sides(least=256, most=4096, threaded=True)
 
     @property
     def follows(self) -> tuple[Axes, ...]:

@@ -7,21 +7,28 @@ of both signs are one, every NaN is one of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jax import lax
 
 from jaxchunk.array_api import _build, _gather, _sorting, _views
 from jaxchunk.array_api._arguments import need_array
 from jaxchunk.array_api._array import Array
+from jaxchunk.array_api._order import encode
 from jaxchunk.array_api._pending import Found, Pending
 from jaxchunk.array_api._scanners import CUMULATIVE_SUM
-from jaxchunk.array_api._values import aligned
+from jaxchunk.array_api._values import aligned, either, is_kind
 from jaxchunk.graph.grid import normalize_chunks
 from jaxchunk.graph.node import Node
 
 INT64, BOOL = _gather.INT64, _gather.BOOL
-_differ = aligned(lax.ne)
+
+
+def _differ(first: Any, second: Any) -> Any:
+    """Whether neighbours are two elements: by their keys, since XLA takes numbers below the normal ones for 0."""
+    if is_kind(first, "c"):
+        return either(_differ(lax.real(first), lax.real(second)), _differ(lax.imag(first), lax.imag(second)))
+    return either(lax.ne(encode(first), encode(second)), lax.ne(first, first))
 
 
 class UniqueAllResult(NamedTuple):

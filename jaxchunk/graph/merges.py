@@ -137,21 +137,21 @@ class Splits(Gather):
         """How many of each run's rows in its window are among the first `rank` of all of them."""
         if rank <= 0:
             return np.zeros(self.fan, np.int64)
-        windows = [
-            operands.read(0, ((lane, lane + 1), (first + r * self.run + a, first + r * self.run + b), (0, self.keys)))[
-                0
-            ]
-            for r, (a, b) in enumerate(zip(lo.tolist(), hi.tolist(), strict=True))
-        ]
-        rows = np.concatenate(windows)
+        rows = operands.empty(0, (1, int((hi - lo).sum()), self.keys))
+        at = 0
+        for r, (start, stop) in enumerate(zip(lo.tolist(), hi.tolist(), strict=True)):
+            if start < stop:
+                span = (first + r * self.run + start, first + r * self.run + stop)
+                operands.read(0, ((lane, lane + 1), span, (0, self.keys)), rows[:, at : at + stop - start])
+                at += stop - start
         run_of = np.repeat(np.arange(self.fan, dtype=np.int32), hi - lo)
-        return np.bincount(run_of[order_of(rows)[:rank]], minlength=self.fan)
+        return np.bincount(run_of[order_of(rows[0])[:rank]], minlength=self.fan)
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
         samples = self.fan * -(-self.run // self.step)
         window = 2 * (self.fan + 1) * self.step
         row = self.keys * self.itemsize
-        nbytes = 4 * samples + max(samples * (row + 16), window * (2 * row + 16)) + 16 * self.fan * (shape[1] + 8)
+        nbytes = 4 * samples + max(samples, window) * (row + 16) + 16 * self.fan * (shape[1] + 8)
         return Demand(nbytes, ((1, self.step, self.keys), (1, samples, self.keys)))
 
 

@@ -42,6 +42,24 @@ def compose(inner: tuple[AxisMap, ...], outer: tuple[AxisMap, ...]) -> tuple[Axi
     return tuple(composed)
 
 
+class Sides(NamedTuple):
+    """How long a contraction's tiles are worth making along an axis.
+
+    Attributes
+    ----------
+    least
+        Shorter blocks are joined to it.
+    most
+        Where an operand is read again for each tile of an axis: longer tiles make nothing faster.
+    threaded
+        Whether the kernel takes all cores itself.
+    """
+
+    least: int
+    most: int
+    threaded: bool
+
+
 class Reducer(Protocol):
     """A fold over dropped axes. States are tuples of arrays of the space's rank, dropped axes of size 1.
 
@@ -49,13 +67,15 @@ class Reducer(Protocol):
     associative, and doesn't depend on which of the two comes first in the array), `identity` is a
     scalar per state array that `combine` passes over, `finish` makes the result of a state.
     `contracts`: operands follow some of the axes only, those in `follows`, and `lift` is a
-    contraction of them.
+    contraction of them, on tiles of the lengths in `sides`.
     """
 
     @property
     def contracts(self) -> bool: ...
     @property
     def follows(self) -> tuple[tuple[int, ...], ...]: ...
+    @property
+    def sides(self) -> Sides | None: ...
     def moved(self, places: Mapping[int, int]) -> Reducer:
         """The same fold where axes have other numbers."""
         ...

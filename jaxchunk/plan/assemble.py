@@ -165,7 +165,7 @@ class Assembler:
         outputs, groups = self._results(draft)
         everything = [*outputs, *(output for group in groups for output in group.outputs)]
         moving = _only_moves(program, leaves)
-        axes = self._axes(draft, leaves, everything)
+        axes = self._axes(draft, leaves, everything, room)
         outer, inner = _loops(draft, outputs, groups)
         threads = self.settings.cores
         root = draft.roots[0][0]
@@ -180,7 +180,8 @@ class Assembler:
             return all(cuts_per_chunk(leaf, tiles) <= MOST_CUTS for leaf in stored)
 
         ordered = draft.ordered is not None
-        tiling, fits = choose(axes, outer, inner, room, threads, axes.contraction, need, ordered, sane)
+        single = axes.sides is not None and axes.sides.threaded
+        tiling, fits = choose(axes, outer, inner, room, threads, single, need, ordered, sane)
         tile = tuple(max(1, axis.largest) for axis in tiling.tiles)
         stage = Stage(
             number=len(self.stages),
@@ -244,7 +245,7 @@ class Assembler:
                 next(g for g in groups if g.dropped == dropped).outputs.append(output)
         return outputs, groups
 
-    def _axes(self, draft: Draft, leaves: list[Leaf], outputs: list[Output]) -> Axes:
+    def _axes(self, draft: Draft, leaves: list[Leaf], outputs: list[Output], room: int) -> Axes:
         """What is known of the axes: what must be whole, or a multiple of what is written."""
         units = [1] * len(draft.space)
         for output in outputs:
@@ -256,8 +257,8 @@ class Assembler:
         if draft.exact is not None:
             fixed |= dict(enumerate(_blocks_of(draft.exact)))
         itemsize = max([1, *(leaf.dtype.itemsize for leaf in leaves), *(o.dtype.itemsize for o in outputs)])
-        contraction = any(fold.reducer.contracts for fold in draft.builder.program.folds)
-        return describe(draft.space, leaves, units, fixed, itemsize, contraction)
+        sides = next((fold.reducer.sides for fold in draft.builder.program.folds if fold.reducer.sides), None)
+        return describe(draft.space, leaves, units, fixed, itemsize, sides, room)
 
     def _keep_chunks(self, stage: Stage, left: int) -> None:
         """Room for decoded chunks that several tiles want."""

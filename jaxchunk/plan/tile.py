@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxchunk.graph.grid import Axis, Grid
+from jaxchunk.graph.primitives import Sides
 from jaxchunk.plan.memory import Need
 from jaxchunk.run.stage import Leaf
 from jaxchunk.run.views import Pieced
@@ -17,8 +18,6 @@ JOIN_BYTES = 4 * 2**20
 # Tiles of whole lines aren't made larger than this for the sake of blocks in memory or on disk.
 WHOLE_BYTES = 16 * 2**20
 PARTS = 8
-DOT_SIDE = 4096
-DOT_LEAST = 256
 # An operand of fewer bytes is read again and again without any harm.
 LIGHT = 16 * 2**20
 # A chunk is decoded whole: cutting it into more tiles than this saves nothing any more.
@@ -51,7 +50,7 @@ class Axes:
     first: tuple[int | None, ...]
     fixed: dict[int, Axis]
     itemsize: int
-    contraction: bool = False
+    sides: Sides | None = None
     repeating: tuple[int, ...] = ()
     loose: tuple[int, ...] = ()
 
@@ -62,7 +61,8 @@ def describe(
     units: Sequence[int],
     fixed: dict[int, Axis],
     itemsize: int,
-    contraction: bool,
+    sides: Sides | None,
+    room: int,
 ) -> Axes:
     """Find the chunk size that reading wants along each axis."""
     stored: list[int] = [1] * len(space)
@@ -81,9 +81,9 @@ def describe(
             stored[m.axis] = min(size, space[m.axis])
             lead = -m.offset % axis.largest if m.step == 1 and axis.is_regular() else 0
             first[m.axis] = lead if lead and units[m.axis] == 1 else None
-    heavy = [leaf for leaf in leaves if leaf.dtype.itemsize * math.prod(leaf.view.base.shape) >= LIGHT]
+    heavy = [leaf for leaf in leaves if leaf.dtype.itemsize * math.prod(leaf.view.base.shape) >= min(LIGHT, room)]
     repeating = tuple(a for a in range(len(space)) if any(not leaf.spans[a] for leaf in heavy))
-    return Axes(space, tuple(units), tuple(stored), tuple(first), fixed, itemsize, contraction, repeating, tuple(loose))
+    return Axes(space, tuple(units), tuple(stored), tuple(first), fixed, itemsize, sides, repeating, tuple(loose))
 
 
 def candidates(axes: Axes, largest: int) -> Iterator[tuple[int, ...]]:
@@ -121,8 +121,8 @@ def preferred(axes: Axes, largest: int) -> list[int]:
         else:
             unit = axes.units[a]
             tile.append(min(-(-max(axes.stored[a], unit) // unit) * unit, -(-n // unit) * unit))
-    if axes.contraction:
-        return _grown_sides(axes, tile)
+    if axes.sides is not None:
+        return _grown_sides(axes, axes.sides, tile)
     if axes.fixed:
         _shrunk(axes, tile)
     return _grown(axes, tile, lambda t, a: math.prod(t) * axes.itemsize < JOIN_BYTES)
@@ -148,10 +148,10 @@ def _grown(axes: Axes, tile: list[int], small: Callable[[list[int], int], bool])
     return tile
 
 
-def _grown_sides(axes: Axes, tile: list[int]) -> list[int]:
+def _grown_sides(axes: Axes, lengths: Sides, tile: list[int]) -> list[int]:
     """A contraction reads each operand once for every tile of the axes that it doesn't follow: grow those."""
-    tile = _grown(axes, tile, lambda t, a: t[a] < DOT_LEAST)
-    while sides := [a for a in axes.repeating if tile[a] < min(DOT_SIDE, axes.space[a]) and a not in axes.fixed]:
+    tile = _grown(axes, tile, lambda t, a: t[a] < lengths.least)
+    while sides := [a for a in axes.repeating if tile[a] < min(lengths.most, axes.space[a]) and a not in axes.fixed]:
         a = min(sides, key=lambda side: tile[side])
         tile[a] = min(2 * tile[a], -(-axes.space[a] // axes.units[a]) * axes.units[a])
     return tile
