@@ -214,11 +214,11 @@ def test_selections_move_from_one_array_to_another() -> None:
         (np.asarray([0, 1]), np.zeros((2, 1), np.int64), ValueError, r"broadcast to shape \(2,\)"),
         (np.asarray([0, 9]), 1, IndexError, "outside"),
         (9, 1, IndexError, "out of bounds"),
-        (np.asarray([True, False, False, False]), 9.7, TypeError, "Python float 9.7 can't be combined with int64"),
-        (0, 1.0, TypeError, "Python float 1.0 can't be combined with int64"),
-        (0, 1j, TypeError, "Python complex 1j can't be combined"),
+        (np.asarray([True, False, False, False]), 9.7, TypeError, "can't be assigned"),
+        (0, 1.0, TypeError, "can't be assigned"),
+        (0, 1j, TypeError, "can't be assigned"),
         (0, np.float32(1), TypeError, "float32 can't be assigned"),
-        (0, np.asarray([1], np.uint64), TypeError, "promote"),
+        (0, np.asarray([1], np.uint64), TypeError, "can't be assigned"),
         (0, "a", TypeError, "takes arrays and scalars"),
         (0, None, TypeError, "takes arrays and scalars"),
         (slice(None), [1, 2, 3, 4], TypeError, "takes arrays and scalars"),
@@ -239,7 +239,7 @@ def test_errors_leave_the_array_as_it_was(key: Any, value: Any, error: type[Exce
 
 def test_a_bool_takes_no_numbers_and_a_narrow_integer_no_wide_ones() -> None:
     flags, small = xp.zeros(3, dtype=xp.bool), xp.zeros(3, dtype=xp.int8)
-    with pytest.raises(TypeError, match="Python int 1 can't be combined with bool"):
+    with pytest.raises(TypeError, match="can't be assigned"):
         flags[0] = 1
     with pytest.raises(TypeError, match="int16 can't be assigned into an array of int8"):
         small[0] = xp.asarray(1, dtype=xp.int16)

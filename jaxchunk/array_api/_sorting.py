@@ -279,9 +279,10 @@ def _splits(length: int, rows: Rows, run: int, block: int, limits: Limits) -> Sp
     """How runs are merged: as many at once as leave room to find the splits in, between samples as near as can be."""
     fan, blocks = min(_MOST_RUNS, -(-length // run)), -(-length // block)
     while True:
+        table = _TASK * INT64.itemsize * blocks * fan  # as the task that makes it has it
         for step in _steps(run):
             splits = Splits(run, fan, block, length, step, rows.ordering, rows.dtype.itemsize)
-            if splits.demand((1, blocks, fan), 8).nbytes <= limits.budget // _SHARE:
+            if splits.demand((1, blocks, fan), 8).nbytes + table <= limits.budget // _SHARE:
                 return splits
         if fan <= 2:
             return splits
