@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import jaxchunk as jc
 import jaxchunk.array_api as xp
+from tests.helpers import arrays
 
 DTYPES = ("bool", "int8", "uint64", "int64", "float32", "float64", "complex64", "complex128")
 
@@ -61,3 +66,46 @@ def test_larger_than_memory() -> None:
     assert (total, counted) == (int(np.unique(a).sum()), a.size)
     figures = p.to_dict()
     assert figures["ledger_peak_bytes"] <= figures["planned_peak_bytes"] <= 2**20
+
+
+@given(arrays.arrays(special=True))
+def test_any_shape_and_chunks(pair: Any) -> None:
+    """Against NumPy's, where every NaN is one of its own, and by what the four mean of each other."""
+    x, y = pair
+    found = xp.unique_all(y)
+    values, indices, inverse, counts = (f.compute() for f in found)
+    flat = x.reshape(-1)
+    expected = np.unique(flat, equal_nan=False)
+    assert len(values) == len(expected) == found.values.shape[0]
+    assert values.dtype == x.dtype
+    np.testing.assert_array_equal(np.sort_complex(values), np.sort_complex(expected))
+    assert inverse.shape == x.shape
+    np.testing.assert_array_equal(values[inverse], x)
+    np.testing.assert_array_equal(flat[indices], values)
+    np.testing.assert_array_equal(counts, np.bincount(inverse.reshape(-1), minlength=len(values)))
+    # The first of equal ones.
+    np.testing.assert_array_equal(indices, [np.flatnonzero(inverse.reshape(-1) == k)[0] for k in range(len(values))])
+    for own, other in (
+        (xp.unique_values(y), values),
+        (xp.unique_counts(y).counts, counts),
+        (xp.unique_inverse(y).inverse_indices, inverse),
+    ):
+        np.testing.assert_array_equal(own.compute(), other)
+
+
+@given(st.integers(1, 40_000), st.sampled_from([1, 3, 5000]), st.sampled_from([100, 4096, 9999]), st.integers(0, 99))
+def test_any_number_of_equal_ones_out_of_core(n: int, distinct: int, chunk: int, seed: int) -> None:
+    x = np.random.default_rng(seed).integers(0, distinct, n)
+    with jc.config.set(host_memory="512 KiB"):
+        found = xp.unique_all(xp.asarray(x, chunks=chunk))
+        wanted = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+        for got, want in zip(found, wanted, strict=True):
+            assert got.shape == want.shape
+            np.testing.assert_array_equal(got[::7].compute(), want[::7])
+
+
+def test_what_is_not_an_array_is_refused() -> None:
+    for function in (xp.unique_all, xp.unique_counts, xp.unique_inverse, xp.unique_values):
+        for x in ([1, 2], np.asarray([1]), 3):
+            with pytest.raises(TypeError, match=function.__name__):
+                function(x)

@@ -82,10 +82,6 @@ class KernelCache:
             with self._lock:
                 self._compiling.pop(key).set()
 
-    def has(self, key: Hashable) -> bool:
-        with self._lock:
-            return key in self._kernels
-
     def clear(self) -> None:
         with self._lock:
             self._kernels.clear()
@@ -163,11 +159,6 @@ class Kernels:
             return compile_function(function, arguments, self.device.platform, tiny, donate=(3, 4, 5))
 
         return self._get(("step", tile), make)
-
-    def has_step(self, tile: Shape) -> bool:
-        """Whether the step kernel of a tile is compiled."""
-        which = ("step", tile)
-        return which in self._local or CACHE.has((self._key, which))
 
     def combine(self, group: int, tile: Shape) -> Kernel:
         """(states, states) → states of one group: the first are donated."""

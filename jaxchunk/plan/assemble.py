@@ -75,10 +75,10 @@ class Assembler:
             self.stages[-1].frees += [self.slots[node] for node, last in last_use.items() if last == i]
         interleave(self.stages, self.room - max(live))
 
-    def peak(self, more: Sequence[int] = ()) -> int:
-        """Bytes that stages, and the values that live while they run, take at most; `more` is added to each stage's."""
-        extra = more or [0] * len(self.stages)
-        return max((s.reserve + self._live[s.number] + n for s, n in zip(self.stages, extra, strict=True)), default=0)
+    @property
+    def peak(self) -> int:
+        """Bytes that stages, and the values that live while they run, take at most."""
+        return max((stage.reserve + self._live[stage.number] for stage in self.stages), default=0)
 
     def _add(self, draft: Draft, room: int) -> None:
         stage, misfit = self._stage(draft, room)

@@ -82,8 +82,7 @@ class Plan:
         self._remember = {node: users for node, users in wishes.items() if node in made and node not in keep}
         self._assembler = Assembler(settings, max(0, self.budget - taken), sinks, self._sources)
         self._assembler.assemble(drafts, [*keep, *self._remember])
-        self._taken = taken
-        self.peak = self._assembler.peak() + taken
+        self.peak = self._assembler.peak + taken
         self.problem = self._assembler.problem
         fits = self.problem is None
         if (fits and self.peak > self.budget) or (not fits and 2 * self.handed_out > self.budget):
@@ -233,7 +232,7 @@ class Plan:
             kernels_compiled=CACHE.compiled - compiled,
             ledger_peak_bytes=machine.ledger.held_peak,
             reserved_peak_bytes=machine.ledger.reserved_peak,
-            planned_peak_bytes=self._planned_peak(conveniences, counters),
+            planned_peak_bytes=self.peak + conveniences + max((c.grown_bytes for c in counters), default=0),
             spilled_bytes=sum(c.spilled_bytes for c in counters),
             handed_out_bytes=self.handed_out,
             bytes_read=sum(c.bytes_read for c in counters),
@@ -241,11 +240,6 @@ class Plan:
         )
         record(totals, counters)
         return self._answers(machine)
-
-    def _planned_peak(self, conveniences: int, counters: Sequence[StageCounters]) -> int:
-        """The plan's peak, with what the run did beyond the plan in budget that nobody wanted."""
-        peak = self._assembler.peak([c.ahead_bytes for c in counters]) + self._taken + conveniences
-        return min(peak, self.budget) + max((c.grown_bytes for c in counters), default=0)
 
     def _answers(self, machine: Runtime) -> list[Any]:
         machine.keeper.drop_unused(self._read)

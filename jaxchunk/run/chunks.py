@@ -49,11 +49,6 @@ class ChunkCache:
         self._decoding: dict[Hashable, Future[Array]] = {}
         self._lock = threading.Lock()
 
-    @property
-    def may_keep(self) -> int:
-        """Bytes that may still be reserved for chunks that are to last."""
-        return max(0, self.kept_limit - self.kept_bytes) if self.lasting else 0
-
     def concerns(self, source: Any) -> bool:
         """Whether any chunk of a source may be had from here, or is to be kept."""
         return bool(self._lasting) or id(source) in self.lasting

@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any, TypeAlias
@@ -20,7 +19,7 @@ from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.groups import GroupState
 from jaxchunk.run.interrupt import Interrupt
 from jaxchunk.run.ledger import Ledger
-from jaxchunk.run.pool import Pool, Tab, block_bytes
+from jaxchunk.run.pool import Pool, Tab
 from jaxchunk.run.profile import StageCounters
 from jaxchunk.run.read import Reader, in_turn
 from jaxchunk.run.stage import Leaf, Stage, Task
@@ -53,8 +52,6 @@ def _do(job: Callable[[], None]) -> None:
         raise
 
 
-# Steps that a worker reads ahead while it waits for a kernel.
-MOST_AHEAD = 8
 # Leaves of more bytes are worth the microseconds that it takes to have them back at once.
 LARGE = 2**20
 
@@ -100,7 +97,6 @@ class StageRun:
         self._done = 0
         self._error: BaseException | None = None
         self.grown = 0
-        self._ahead = 0
         self.tab = Tab(pool)
 
     def spread(self, jobs: list[Callable[[], None]]) -> None:
@@ -148,7 +144,7 @@ class StageRun:
         del self.reader
         self.tab.close()
         self.pool.trim(self.stage.reserve)
-        self.ledger.unreserve(self.grown + self._ahead)
+        self.ledger.unreserve(self.grown)
         self.counters.grown_bytes = self.grown
         self.counters.finish(self.workers)
 
@@ -198,10 +194,8 @@ class StageRun:
         spares.drop()
 
     def _read_steps(self) -> Iterator[Step]:
-        """The steps of this worker's tasks, with what they read; some ahead while their kernel is compiled."""
+        """The steps of this worker's tasks, with what they read."""
         stage = self.stage
-        read: deque[Step] = deque()
-        ahead = 0
         while (task := self._claim()) is not None:
             count = stage.steps_in(task)
             for number, index in enumerate(stage.steps_of(task)):
@@ -209,47 +203,11 @@ class StageRun:
                     self._check()
                     box = stage.box(index)
                     leaves = [self.reader.leaf(leaf, box) for leaf in stage.leaves]
-                read.append(Step(task, index, box, leaves, number == 0, number == count - 1))
-                del leaves
-                while read:
-                    room = self._room_ahead(read)
-                    if room:
-                        ahead += room
-                        break
-                    yield read.popleft()
-                else:
-                    self._give_back(ahead)
-                    ahead = 0
-        while read:
-            yield read.popleft()
-        self._give_back(ahead)
+                yield Step(task, index, box, leaves, number == 0, number == count - 1)
 
     def _claim(self) -> Task | None:
         with self._lock:
             return next(self._tasks, None) if self._error is None else None
-
-    def _room_ahead(self, read: deque[Step]) -> int:
-        """Bytes reserved for another step's leaves; 0 where the first step can go on, or nothing is to be had."""
-        kernels = self.stage.kernels
-        if kernels is None or len(read) > MOST_AHEAD or kernels.has_step(box_shape(read[0].box)):
-            return 0
-        nbytes = sum(block_bytes(leaf.nbytes) for leaf in read[0].leaves)
-        with self._lock:
-            # Half of what is free stays so: a kernel may turn out to need more, chunks may be kept.
-            free = self.ledger.budget - self.ledger.reserved + self._ahead - self.cache.may_keep
-            if self._ahead + nbytes > free // 2:
-                return 0
-            self.ledger.reserve(nbytes)
-            self._ahead += nbytes
-            self.counters.ahead_bytes = max(self.counters.ahead_bytes, self._ahead)
-        return nbytes
-
-    def _give_back(self, ahead: int) -> None:
-        if ahead:
-            self.pool.trim(self.stage.reserve)
-            with self._lock:
-                self.ledger.unreserve(ahead)
-                self._ahead -= ahead
 
     @contextlib.contextmanager
     def _blamed(self, task: Task) -> Iterator[None]:

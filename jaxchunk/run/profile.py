@@ -22,7 +22,6 @@ class StageCounters:
     write_seconds: float = 0.0
     wait_seconds: float = 0.0
     grown_bytes: int = 0
-    ahead_bytes: int = 0
     seconds: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
