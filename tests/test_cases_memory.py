@@ -222,11 +222,13 @@ WORK = {
     "sum": lambda x: xp.sum(xp.exp(x) + x, axis=1),
     "matmul": lambda x: xp.matmul(x, xp.matrix_transpose(x)),
     "scan": lambda x: xp.cumulative_sum(x, axis=1),
+    "sort": lambda x: xp.sort(x, axis=1),
 }
 EXPECTED = {
     "sum": lambda n: (np.exp(n) + n).sum(1),
     "matmul": lambda n: n @ n.T,
     "scan": lambda n: np.cumsum(n, axis=1),
+    "sort": lambda n: np.sort(n, axis=1),
 }
 
 

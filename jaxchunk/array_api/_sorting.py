@@ -178,27 +178,35 @@ def _expand(node: Node, axis: int, rows: Rows, limits: Limits) -> Node:
 
 
 def _at_once(nodes: Sequence[Node], axis: int, rows: Rows) -> Node:
-    """Whole lines along the axis, each within one task."""
+    """Whole lines along the axis, each within one task.
 
-    def body(*values: Any) -> Any:
-        columns = rows.sort(rows.make(*values), axis)
+    Columns are nodes of their own, as each is an array of the kernel's: so they are counted, however
+    many lines a task has.
+    """
+    x = nodes[0]
+    along = tuple(range(x.ndim))
+    given = (*nodes, *rows.positions(x.grid[axis]))
+    maps = (*[along] * len(nodes), (axis,))[: len(given)]
+
+    def column(number: int) -> Node:
+        op = Blockwise("keys", lambda *values: rows.make(*values)[number], (rows.key, axis, number), x.shape, maps)
+        return _build.make(op, given, x.grid, rows.dtype)
+
+    def body(*columns: Any) -> Any:
+        columns = rows.sort(columns, axis)
         return rows.finish(*(columns[c] for c in rows.taken))
 
-    x = nodes[0]
-    operands = (*nodes, *rows.positions(x.grid[axis]))
-    maps = (*[tuple(range(x.ndim))] * len(nodes), (axis,))[: len(operands)]
     op = Blockwise(
         rows.name,
         body,
         (rows.key, axis),
         x.shape,
-        maps,
+        (along,) * rows.columns,
         whole=(axis,),
         flops=5 * math.log2(max(2, x.shape[axis])),
         primitives=(rows.work(x.shape[axis]),),
-        body_bytes=rows.nbytes * x.shape[axis],
     )
-    return _build.make(op, operands, x.grid, rows.result)
+    return _build.make(op, [column(c) for c in range(rows.columns)], x.grid, rows.result)
 
 
 # --- runs and their merging --------------------------------------------------------------------------

@@ -113,6 +113,17 @@ def sorted_blocks(length: int, chunk: int, nbytes: int) -> int:
         return int(xp.sum(xp.astype(rises, xp.int64)))
 
 
+def position_order(length: int, nbytes: int) -> list[bool]:
+    """Positions in the order of their elements, which are one chunk: does each come once, and in order?"""
+    values = xp.astype(xp.arange(length, chunks=(length,)) * 7919 % 20_000_003, xp.float64)
+    with budget(nbytes):
+        z = xp.argsort(values)
+        some = z[:: length // 1000].compute()
+        total = int(xp.sum(z))
+    elements = some * 7919 % 20_000_003
+    return [bool((np.diff(elements) >= 0).all()), total == length * (length - 1) // 2]
+
+
 def replace_slowly(path: str, threads: int, spills: bool, spill: str) -> None:
     """Replace an array by one of 256 MiB, each read of which takes a while; on Ctrl-C go on a little, then give up.
 
