@@ -1,4 +1,4 @@
-"""Values that users of chunked arrays have seen go wrong: order after masks, assignments, tiny numbers, scratch of sorts."""
+"""What users of chunked arrays have seen go wrong: order after masks, assignments, tiny numbers, scratch of sorts."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_tiny_numbers_pass_through_moves_and_stores_unchanged(tmp_path: Path, va
         xp.sort(x).compute(),
         xp.unique_values(x).compute(),
     ):
-        assert set(got.tobytes()[k : k + 4] for k in range(0, got.nbytes, 4)) == {n[:1].tobytes()}
+        assert {got.tobytes()[k : k + 4] for k in range(0, got.nbytes, 4)} == {n[:1].tobytes()}
 
 
 # --- a library's own scratch -------------------------------------------------------------------------

@@ -25,6 +25,8 @@ Shape: TypeAlias = tuple[int, ...]
 STRETCH_BYTES = 2**18
 # Indices are sorted by where they point: so many bytes are taken for each on the way.
 INDEX_BYTES = 40
+# Where all of an index has to be looked at, so many elements are at a time.
+INDEX_PIECE = 2**13
 
 
 class Operands(Protocol):
@@ -214,8 +216,8 @@ class Put(Gather):
         start, stop = box[axis]
         total = operands.grid(layer)[0].length
         most = _longest(out, axis)
-        for first in range(0, total, STRETCH_BYTES // 8):
-            index = operands.read(layer, ((first, min(total, first + STRETCH_BYTES // 8)),))
+        for first in range(0, total, INDEX_PIECE):
+            index = operands.read(layer, ((first, min(total, first + INDEX_PIECE)),))
             # Of equal positions the last one: the first one in the reversed order.
             hits = np.flatnonzero((index >= start) & (index < stop))[::-1]
             places, which = np.unique(index[hits], return_index=True)
@@ -229,7 +231,7 @@ class Put(Gather):
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
         stretch, rows = _stretch(shape, self.axis, itemsize)
-        return Demand(5 * STRETCH_BYTES + 2 * stretch, (shape, (STRETCH_BYTES // 8,), rows))  # of each layer
+        return Demand(INDEX_BYTES * INDEX_PIECE + 2 * stretch, (shape, (INDEX_PIECE,), rows))  # of each layer
 
 
 @dataclass(frozen=True, eq=False)
