@@ -23,7 +23,6 @@ from jaxchunk.run.pool import Pool, Tab
 from jaxchunk.run.profile import StageCounters
 from jaxchunk.run.read import Reader, in_turn
 from jaxchunk.run.stage import Leaf, Stage, Task
-from jaxchunk.run.steps import Folded, Spares, Step
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -58,6 +57,38 @@ LARGE = 2**20
 
 class _Over(Exception):
     """Ends a task of a run that has failed elsewhere."""
+
+
+class Spares:
+    """A worker's old outputs, for the next step to be written over: no first touch of fresh memory.
+
+    Sinks copy or encode what they are given, so outputs are free again once they are delivered.
+    """
+
+    def __init__(self, tab: Tab) -> None:
+        self.tab = tab
+        self._tile: tuple[int, ...] | None = None
+        self._arrays: Any = ()
+        self._nbytes = 0
+
+    def take(self, tile: tuple[int, ...], kernels: Any) -> Any:
+        """Arrays for a tile's outputs; none where the kernel makes new ones."""
+        if tile != self._tile:
+            self.drop()
+            self._nbytes = sum(s.dtype.itemsize * int(np.prod(s.shape)) for s in kernels.spares(tile))
+            self.tab.hold(self._nbytes)
+            self._arrays = kernels.new_spares(tile)
+            self._tile = tile
+        arrays, self._arrays = self._arrays, ()
+        return arrays
+
+    def give(self, arrays: Any) -> None:
+        self._arrays = arrays
+
+    def drop(self) -> None:
+        self._arrays, self._tile = (), None
+        self.tab.release(self._nbytes)
+        self._nbytes = 0
 
 
 class StageRun:
@@ -180,43 +211,21 @@ class StageRun:
         spares = Spares(self.tab)
         # Asked for while the user traces a function with JAX, values are computed and not traced.
         with jax.enable_x64(True), jax.core.eval_context():
-            try:
-                folded = Folded()
-                for step in self._read_steps():
-                    with self._blamed(step.task):
-                        self._step(step, spares, folded)
-                        step.leaves.clear()  # before anything else is made, or the next step's are read
-                        if step.last:
-                            self._end(step.task, folded)
-                            folded = Folded()
-            except BaseException as error:
-                self._fail(error)
+            while True:
+                with self._lock:
+                    task = next(self._tasks, None) if self._error is None else None
+                if task is None:
+                    break
+                try:
+                    self._task(task, spares)
+                    self._report()
+                except BaseException as error:
+                    if isinstance(error, Exception):
+                        where = f"(asked for at {self.stage.where}), task {task.outer}"
+                        error.add_note(f"while computing {self.stage.name} {where}")
+                    self._fail(error)
+                    break
         spares.drop()
-
-    def _read_steps(self) -> Iterator[Step]:
-        """The steps of this worker's tasks, with what they read."""
-        stage = self.stage
-        while (task := self._claim()) is not None:
-            count = stage.steps_in(task)
-            for number, index in enumerate(stage.steps_of(task)):
-                with self._blamed(task):
-                    self._check()
-                    box = stage.box(index)
-                    leaves = [self.reader.leaf(leaf, box) for leaf in stage.leaves]
-                yield Step(task, index, box, leaves, number == 0, number == count - 1)
-
-    def _claim(self) -> Task | None:
-        with self._lock:
-            return next(self._tasks, None) if self._error is None else None
-
-    @contextlib.contextmanager
-    def _blamed(self, task: Task) -> Iterator[None]:
-        """Faults say what was computed, and where it was asked for."""
-        try:
-            yield
-        except Exception as error:
-            error.add_note(f"while computing {self.stage.name} (asked for at {self.stage.where}), task {task.outer}")
-            raise
 
     def _report(self) -> None:
         with self._lock:
@@ -225,46 +234,55 @@ class StageRun:
         self.counters.add(tasks=1)
         self.on_task(self.stage, done)
 
-    def _step(self, step: Step, spares: Spares, folded: Folded) -> None:
+    def _task(self, task: Task, spares: Spares) -> None:
         stage = self.stage
-        if stage.kernels is None:
-            tile = step.leaves.pop()
-            for output in stage.outputs:
-                self.deliver(output, step.index, step.box, tile)
-            return
-        if step.first:
-            folded.start(step.index, stage.kernels.initial_states(box_shape(step.box)))
-            self.tab.hold(folded.nbytes)
-        if stage.ordered is not None and step.index[stage.ordered] == 0:
-            folded.carries = stage.kernels.initial_carries(box_shape(step.box))
-        self._compute(step, spares, folded)
-
-    def _end(self, task: Task, folded: Folded) -> None:
-        """A task's last step is done: pass on what it folded."""
-        if self.stage.groups:
+        states: Any = None
+        carries: Any = ()
+        state_bytes = 0
+        first: tuple[int, ...] | None = None
+        for index in stage.steps_of(task):
+            self._check()
+            box = stage.box(index)
+            leaves = [self.reader.leaf(leaf, box) for leaf in stage.leaves]
+            if stage.kernels is None:
+                tile = leaves.pop()
+                for output in stage.outputs:
+                    self.deliver(output, index, box, tile)
+                del tile
+                continue
+            if states is None:
+                first = index
+                states = stage.kernels.initial_states(box_shape(box))
+                state_bytes = sum(s.nbytes for state in states for s in state)
+                self.tab.hold(state_bytes)
+            if stage.ordered is not None and index[stage.ordered] == 0:
+                carries = stage.kernels.initial_carries(box_shape(box))
+            states, carries = self._step(index, box, leaves, spares, states, carries)
+            leaves.clear()  # before the next step's are read
+        if stage.groups and first is not None:
             for group in self.groups:
-                group.add(task, folded.first, tuple(folded.states[f] for f in group.plan.folds))
-        self.tab.release(folded.nbytes)
-        self._report()
+                group.add(task, first, tuple(states[f] for f in group.plan.folds))
+        self.tab.release(state_bytes)
 
-    def _compute(self, step: Step, spares: Spares, folded: Folded) -> None:
-        stage, index, box = self.stage, step.index, step.box
+    def _step(
+        self, index: tuple[int, ...], box: Box, leaves: list[Array], spares: Spares, states: Any, carries: Any
+    ) -> Any:
+        stage = self.stage
         tile = box_shape(box)
         kernel = stage.kernels.step(tile)
         started = time.perf_counter()
         old = spares.take(tile, stage.kernels)
         out_bytes = 0 if old else sum(output.nbytes(index, box) for output in stage.outputs)
-        carry_bytes = sum(c.nbytes for c in folded.carries)
+        carry_bytes = sum(c.nbytes for c in carries)
         temp_bytes = self.temporaries(kernel)
         with self.pool.holding(out_bytes + 2 * carry_bytes + temp_bytes):
-            states, carries = folded.take()
-            outputs, states, carries = self.call(kernel, box, step.leaves, old, states, carries)
-            folded.states, folded.carries = states, carries
+            outputs, states, carries = self.call(kernel, box, leaves, old, states, carries)
             self.counters.add(compute_seconds=time.perf_counter() - started)
             for output, value in zip(stage.outputs, outputs, strict=True):
                 self.deliver(output, index, box, np.asarray(value))
         if old:
             spares.give(outputs)
+        return states, carries
 
     def temporaries(self, kernel: Any) -> int:
         """What a step kernel needs for itself, reserved also where the model was too small."""

@@ -159,18 +159,14 @@ class Stage:
         """The index of each tile of the outer axes."""
         return itertools.product(*(range(self.tiles[a].nblocks) for a in self.outer))
 
-    def steps_in(self, task: Task) -> int:
-        """How many steps a task has."""
-        return (task.part + 1) * self.steps // self.parts - task.part * self.steps // self.parts
-
     def steps_of(self, task: Task) -> Iterator[tuple[int, ...]]:
         """The tile index of each of a task's steps."""
         counts = [self.tiles[a].nblocks for a in self.inner]
-        first = task.part * self.steps // self.parts
+        first, last = task.part * self.steps // self.parts, (task.part + 1) * self.steps // self.parts
         index = [0] * len(self.space)
         for axis, i in zip(self.outer, task.outer, strict=True):
             index[axis] = i
-        for flat in range(first, first + self.steps_in(task)):
+        for flat in range(first, last):
             rest = flat
             for axis, n in zip(reversed(self.inner), reversed(counts), strict=True):
                 index[axis] = rest % n
