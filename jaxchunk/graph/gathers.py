@@ -9,6 +9,7 @@ that. Nothing is computed here that needs a kernel.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -42,11 +43,6 @@ class Operands(Protocol):
 
     def grid(self, operand: int) -> Grid: ...
 
-    @property
-    def count(self) -> int:
-        """How many operands there are."""
-        ...
-
 
 class Demand(NamedTuple):
     """What filling a box takes: bytes besides the box, and the largest box asked of each operand."""
@@ -55,16 +51,26 @@ class Demand(NamedTuple):
     boxes: tuple[Shape, ...]
 
 
+def first_beyond(value: int, operand: int, count: int, operands: Operands) -> int:
+    """Where the first of `count` ascending elements of an operand is that is larger than a value; else `count`."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        (element,) = operands.read(operand, ((middle, middle + 1),))
+        low, high = (low, middle) if element > value else (middle + 1, high)
+    return low
+
+
 class Gather(Move):
     """A move by data."""
 
+    @abstractmethod
     def fill(self, box: Box, out: Array, operands: Operands) -> None:
         """Fill `out` with a box of the result."""
-        raise NotImplementedError
 
+    @abstractmethod
     def demand(self, shape: Shape, itemsize: int) -> Demand:
         """What a box of a shape takes, of results of so many bytes each."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,8 +172,8 @@ class Positions(Gather):
 
     def fill(self, box: Box, out: Array, operands: Operands) -> None:
         ((start, stop),) = box
-        (length,) = (axis.length for axis in operands.grid(0))
-        at = self._segment_of(start, -(-length // self.segment), operands)
+        length = operands.grid(0)[0].length
+        at = first_beyond(start, 1, -(-length // self.segment), operands) - 1
         done = start
         while done < stop:
             first = at * self.segment
@@ -179,63 +185,74 @@ class Positions(Gather):
             done += len(wanted)
             at += 1
 
-    def _segment_of(self, rank: int, segments: int, operands: Operands) -> int:
-        """The segment that holds the true element of a rank: the last one with no more before it."""
-        low, high = 0, segments
-        while high - low > 1:
-            middle = (low + high) // 2
-            (before,) = operands.read(1, ((middle, middle + 1),))
-            low, high = (middle, high) if before <= rank else (low, middle)
-        return low
-
     def demand(self, shape: Shape, itemsize: int) -> Demand:
         return Demand(17 * self.segment + 4096, ((self.segment,), (1,)))
 
 
+class Assignment(Gather):
+    """Data, the first operand, some of whose elements are replaced by those of others."""
+
+    @abstractmethod
+    def goes_with(self, below: object) -> bool:
+        """Whether this and an assignment to whose result it is made can be one."""
+
+    @abstractmethod
+    def joined(self, layers: Sequence[Any]) -> Assignment:
+        """Assignments of which each is made to the result of the one before, this the last, as one."""
+
+
 @dataclass(frozen=True, eq=False)
-class Put(Gather):
+class Put(Assignment):
     """Data of which rows along an axis are replaced: operands (data, index, rows, index, rows, …).
 
     An index is one-dimensional int64 within the axis; of equal ones the last counts.
     """
 
     axis: int
+    layers: int = 1
     name: str = "setitem"
 
     @property
     def key(self) -> Hashable:
-        return ("put", self.axis)
+        return ("put", self.axis, self.layers)
+
+    def goes_with(self, below: object) -> bool:
+        return isinstance(below, Put) and below.axis == self.axis
+
+    def joined(self, layers: Sequence[Put]) -> Put:
+        return Put(self.axis, sum(layer.layers for layer in layers))
 
     def fill(self, box: Box, out: Array, operands: Operands) -> None:
         operands.read(0, box, out)
-        for layer in range(1, operands.count, 2):
-            self._put(layer, box, out, operands)
+        for layer in range(self.layers):
+            self._put(1 + 2 * layer, box, out, operands)
 
-    def _put(self, layer: int, box: Box, out: Array, operands: Operands) -> None:
+    def _put(self, number: int, box: Box, out: Array, operands: Operands) -> None:
+        """Assign by the index that is an operand of a number, and the rows behind it."""
         axis = self.axis
         start, stop = box[axis]
-        total = operands.grid(layer)[0].length
+        total = operands.grid(number)[0].length
         most = _longest(out, axis)
         for first in range(0, total, INDEX_PIECE):
-            index = operands.read(layer, ((first, min(total, first + INDEX_PIECE)),))
+            index = operands.read(number, ((first, min(total, first + INDEX_PIECE)),))
             # Of equal positions the last one: the first one in the reversed order.
             hits = np.flatnonzero((index >= start) & (index < stop))[::-1]
             places, which = np.unique(index[hits], return_index=True)
             order = np.argsort(hits[which])
             places, rows = places[order] - start, hits[which][order] + first
-            for i, j in _stretches(rows, operands.grid(layer + 1)[axis], most):
+            for i, j in _stretches(rows, operands.grid(number + 1)[axis], most):
                 top, bottom = int(rows[i]), int(rows[j - 1]) + 1
-                data = operands.read(layer + 1, (*box[:axis], (top, bottom), *box[axis + 1 :]))
+                data = operands.read(number + 1, (*box[:axis], (top, bottom), *box[axis + 1 :]))
                 where: tuple[Any, ...] = (*(slice(None),) * axis, places[i:j])
                 out[where] = np.take(data, rows[i:j] - top, axis)
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
         stretch, rows = _stretch(shape, self.axis, itemsize)
-        return Demand(INDEX_BYTES * INDEX_PIECE + 2 * stretch, (shape, (INDEX_PIECE,), rows))  # of each layer
+        return Demand(INDEX_BYTES * INDEX_PIECE + 2 * stretch, (shape, *((INDEX_PIECE,), rows) * self.layers))
 
 
 @dataclass(frozen=True, eq=False)
-class Overlay(Gather):
+class Overlay(Assignment):
     """Data with patches: operands (data, patch, patch, …), each at its own regular region, later ones on top.
 
     A region is a range per axis, with a step.
@@ -248,9 +265,10 @@ class Overlay(Gather):
     def key(self) -> Hashable:
         return ("overlay", self.regions)
 
-    @staticmethod
-    def joined(layers: Sequence[Overlay]) -> Overlay:
-        """Layers on top of each other, the lowest first, as one."""
+    def goes_with(self, below: object) -> bool:
+        return isinstance(below, Overlay)
+
+    def joined(self, layers: Sequence[Overlay]) -> Overlay:
         return Overlay(tuple(region for layer in layers for region in layer.regions))
 
     def fill(self, box: Box, out: Array, operands: Operands) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -205,7 +206,7 @@ class Affine:
         return ("affine", self.maps)
 
 
-class Move:
+class Move(ABC):
     """A rechunk: each box of the result is put together from regions of the operands, and nothing is computed.
 
     Its result is never made for its own sake: whoever uses it reads through it.
@@ -214,8 +215,8 @@ class Move:
     name: str
 
     @property
-    def key(self) -> Hashable:
-        raise NotImplementedError
+    @abstractmethod
+    def key(self) -> Hashable: ...
 
 
 class Piece(NamedTuple):

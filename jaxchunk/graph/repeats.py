@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxchunk.graph.gathers import STRETCH_BYTES, Array, Demand, Gather, Operands, Shape
+from jaxchunk.graph.gathers import STRETCH_BYTES, Array, Demand, Gather, Operands, Shape, first_beyond
 from jaxchunk.graph.grid import Box
 
 # Of each element that is read: where it ends, as it is and in the box, and how often it is repeated.
@@ -34,9 +34,9 @@ class Repeat(Gather):
 
     def fill(self, box: Box, out: Array, operands: Operands) -> None:
         before, (start, stop), after = box[: self.axis], box[self.axis], box[self.axis + 1 :]
-        (cuts,) = (axis for a, axis in enumerate(operands.grid(0)) if a == self.axis)
+        cuts = operands.grid(0)[self.axis]
         most = self._most(out.shape, out.dtype.itemsize)
-        done, at = start, self._first(start, operands)
+        done, at = start, first_beyond(start, 1, operands.grid(1)[0].length, operands)
         while done < stop:
             # A stretch ends where a block of the data does: it is decoded once.
             end = min(cuts.block(cuts.find(at))[1], at + most)
@@ -49,15 +49,6 @@ class Repeat(Gather):
                 where: tuple[Any, ...] = (*(slice(None),) * self.axis, slice(done - start, last - start))
                 out[where] = np.repeat(data, counts, self.axis)
             done, at = last, at + used
-
-    def _first(self, place: int, operands: Operands) -> int:
-        """The element that a place of the result comes from: the first one whose end is beyond it."""
-        low, high = 0, operands.grid(1)[0].length - 1
-        while low < high:
-            middle = (low + high) // 2
-            (end,) = operands.read(1, ((middle, middle + 1),))
-            low, high = (low, middle) if end > place else (middle + 1, high)
-        return low
 
     def _most(self, shape: Shape, itemsize: int) -> int:
         """How many elements along the axis to read at once: as many as a box has, or a stretch of bytes."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxchunk.config import Settings
-from jaxchunk.graph.gathers import Gather, Overlay, Put
+from jaxchunk.graph.gathers import Assignment, Gather
 from jaxchunk.graph.grid import Axis, Grid
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source, compose
@@ -308,23 +308,14 @@ class Assembler:
         """A move and its operands; assignments on top of each other are one move of many layers."""
         op = node.op
         assert isinstance(op, Concat | Reshape | Gather)
+        if not isinstance(op, Assignment):
+            return op, list(node.operands)
         layers, below = [node], node.operands[0]
-        while isinstance(op, Overlay | Put) and _stacks(op, below) and below not in self.slots:
+        while below.value is None and below not in self.slots and op.goes_with(below.op):
             layers.append(below)
             below = below.operands[0]
-        if len(layers) == 1:
-            return op, list(node.operands)
         layers.reverse()
-        patches = [patch for layer in layers for patch in layer.operands[1:]]
-        overlays = [layer.op for layer in layers if isinstance(layer.op, Overlay)]
-        return Overlay.joined(overlays) if overlays else op, [below, *patches]
-
-
-def _stacks(op: Overlay | Put, below: Node) -> bool:
-    """Whether an assignment is to what another one of its kind gave."""
-    if below.value is not None or not isinstance(below.op, type(op)):
-        return False
-    return not isinstance(op, Put) or (isinstance(below.op, Put) and op.axis == below.op.axis)
+        return op.joined([layer.op for layer in layers]), [below, *(p for layer in layers for p in layer.operands[1:])]
 
 
 def _only_moves(program: Program, leaves: list[Leaf]) -> bool:

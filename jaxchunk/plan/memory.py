@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxchunk.graph.gathers import Gather, Put
+from jaxchunk.graph.gathers import Gather
 from jaxchunk.graph.grid import Grid
 from jaxchunk.graph.primitives import Concat
 from jaxchunk.lower.kernel import SUBTILE, state_sizes, subtiles
@@ -131,8 +131,6 @@ def gathered_bytes(base: Any, box: tuple[int, ...]) -> int:
     own, boxes = 0, tuple(box if isinstance(base.op, Concat) else _within(grid, box) for grid in base.grids)
     if isinstance(base.op, Gather):
         own, boxes = base.op.demand(box, base.dtype.itemsize)
-        if isinstance(base.op, Put):  # layer upon layer
-            boxes = (boxes[0], *boxes[1:] * ((len(base.operands) - 1) // 2))
     needs = [0]
     for view, part in zip(base.operands, boxes, strict=True):
         needs.append(gathered_bytes(view.base, tuple(1 if m.axis is None else part[m.axis] for m in view.maps)))

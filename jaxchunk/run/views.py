@@ -135,10 +135,6 @@ class _Operands:
     def grid(self, operand: int) -> Grid:
         return self.pieced.grids[operand]
 
-    @property
-    def count(self) -> int:
-        return len(self.pieced.operands)
-
 
 def region(array: Array, box: Box) -> Array:
     """A view of a box of an array, also of one without axes."""
