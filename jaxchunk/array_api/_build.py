@@ -189,6 +189,13 @@ def fold(
     return make(op, operands, grid, dtype)
 
 
+def made(name: str, node: Node) -> Node:
+    """The node as an array that is there, block by block, before anybody reads it: it isn't computed anew for each."""
+    maps = (tuple(range(node.ndim)),)
+    op = Blockwise(name, lambda x: x, (name,), node.shape, maps, exact=True)
+    return make(op, (node,), node.grid, node.dtype)
+
+
 def scan(scanner: Scanner, name: str, node: Node, axis: int) -> Node:
     """A running fold along one axis, of the same shape, dtype and grid."""
     maps = (tuple(range(node.ndim)),)

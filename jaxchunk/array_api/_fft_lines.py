@@ -20,6 +20,7 @@ from jaxchunk.graph.grid import Axis, Grid
 from jaxchunk.graph.node import Node, postorder
 from jaxchunk.graph.primitives import Blockwise, Concat, Reshape, Source, Work
 from jaxchunk.lower.compile import local_device
+from jaxchunk.plan.build import is_elementwise
 from jaxchunk.plan.scratch import fft_entry, scratch_bytes
 from jaxchunk.store.stored import StoredArray
 
@@ -129,9 +130,7 @@ _SMALL = 8192
 
 def made(node: Node) -> bool:
     """Whether a node's values are there before a task reads it."""
-    op = node.op
-    own = isinstance(op, Blockwise) and (op.whole or op.exact or op.reducer is not None or op.scanner is not None)
-    return bool(own) or node.value is not None
+    return node.value is not None or (isinstance(node.op, Blockwise) and not is_elementwise(node))
 
 
 def feed_of(node: Node) -> Feed:

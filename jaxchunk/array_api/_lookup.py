@@ -24,7 +24,8 @@ from jaxchunk.array_api._values import both, either
 from jaxchunk.graph.gathers import Gather
 from jaxchunk.graph.grid import Axis
 from jaxchunk.graph.node import Composite, Limits, Node, postorder
-from jaxchunk.graph.primitives import Affine, Blockwise, Move, Sides
+from jaxchunk.graph.primitives import Affine, Move, Sides
+from jaxchunk.plan.build import is_elementwise
 
 Values: TypeAlias = tuple[Any, ...]
 Axes: TypeAlias = tuple[int, ...]
@@ -204,16 +205,13 @@ def _ready(line: Node, limits: Limits) -> Node:
     low, high = _BLOCK_BYTES
     nbytes = max(low, min(high, limits.budget // _BLOCK_SHARE))
     grid = (Axis.regular(line.size, min(line.size, nbytes // line.dtype.itemsize)),)
-    op = Blockwise("sorted keys", lambda x: x, ("sorted keys",), line.shape, ((0,),), exact=True)
-    return _build.make(op, (_views.rechunk(line, grid),), grid, line.dtype)
+    return _build.made("sorted keys", _views.rechunk(line, grid))
 
 
 def _gathered(node: Node) -> bool:
     """Whether reading a node takes a gather."""
 
     def made(below: Node) -> bool:
-        op = below.op
-        plain = isinstance(op, Blockwise) and not (op.reducer or op.scanner or op.whole or op.exact)
-        return below.value is not None or not (plain or isinstance(op, Affine | Move))
+        return below.value is not None or not (is_elementwise(below) or isinstance(below.op, Affine | Move))
 
     return any(isinstance(below.op, Gather) and below.value is None for below in postorder([node], stop=made))

@@ -225,7 +225,7 @@ def _in_runs(lines: Sequence[Node], rows: Rows, limits: Limits) -> Node:
         run *= fan
         if run >= length:
             break
-        node = _made("merged runs", node)
+        node = _build.made("merged runs", node)
     columns = [_views.squeeze(_views.cut(node, 2, c, c + 1), [2]) for c in rows.taken]
     return _build.blockwise(f"{rows.name} result", rows.finish, rows.key, columns, rows.result)
 
@@ -276,13 +276,6 @@ def _runs(lines: Sequence[Node], rows: Rows, run: int) -> Node:
     return _build.make(op, operands, grid, rows.dtype)
 
 
-def _made(name: str, node: Node) -> Node:
-    """The node as an array that is kept: what gathers find is found once."""
-    maps = (tuple(range(node.ndim)),)
-    op = Blockwise(name, lambda x: x, (name,), node.shape, maps, exact=True)
-    return _build.make(op, (node,), node.grid, node.dtype)
-
-
 def _splits(length: int, rows: Rows, run: int, block: int, limits: Limits) -> Splits:
     """How runs are merged: as many at once as leave room to find the splits in, between samples as near as can be."""
     fan, blocks = min(_MOST_RUNS, -(-length // run)), -(-length // block)
@@ -304,7 +297,7 @@ def _merged(node: Node, rows: Rows, splits: Splits) -> Node:
     every = _views.view("samples", node, [AxisMap(0), AxisMap(1, 0, splits.step), AxisMap(2)], grid)
     blocks = -(-length // splits.block)
     table = (Axis.regular(lanes, 1), Axis.regular(blocks, blocks), Axis.regular(splits.fan, splits.fan))
-    starts = _made("splits", _build.make(splits, (node, every), table, INT64))
+    starts = _build.made("splits", _build.make(splits, (node, every), table, INT64))
     merge = Merge(splits.run, splits.fan, splits.block, length, rows.ordering)
     return _build.make(merge, (node, starts), node.grid, node.dtype)
 
