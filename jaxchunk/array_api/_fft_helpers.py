@@ -13,11 +13,12 @@ from jaxchunk.array_api import _dtypes as dt
 from jaxchunk.array_api._arguments import as_axes, need_array
 from jaxchunk.array_api._array import Array
 from jaxchunk.array_api._build import convert
+from jaxchunk.array_api._chunking import new_grid
 from jaxchunk.array_api._devices import Device, as_device
 from jaxchunk.array_api._dtypes import DTypeLike
 from jaxchunk.array_api._joining import roll
 from jaxchunk.array_api._values import aligned
-from jaxchunk.graph.grid import ChunksLike, normalize_chunks
+from jaxchunk.graph.grid import ChunksLike
 
 _div, _lt, _select, _sub = aligned(lax.div), aligned(lax.lt), aligned(lax.select), aligned(lax.sub)
 
@@ -101,7 +102,7 @@ def _frequencies(name: str, n: Any, d: Any, half: bool, dtype: Any, device: Any,
     if wanted.kind != "f":
         raise TypeError(f"{name}: dtype={wanted}; frequencies have a real floating dtype")
     size = points // 2 + 1 if half else points
-    (axis,) = normalize_chunks(chunks, (size,), wanted.itemsize)
+    (axis,) = new_grid(chunks, (size,), wanted.itemsize)
     # From here on frequencies are negative; where only half of them are asked for none is.
     first = size if half else (points + 1) // 2
     scalars = (_build.constant(v, dt.int64) for v in (first, points))
