@@ -42,10 +42,9 @@ def index(node: Node, key: Any) -> Node | Pending:
     key = as_key(key)
     if not any(_is_array(entry) for entry in key):
         return basic_index(node, key)
-    masks = [entry for entry in key if _is_mask(entry)]
-    others = [e for e in key if not _is_mask(e) and e is not Ellipsis and e != slice(None)]
-    if len(masks) == 1 and not others:
-        return _masked(node, key, masks[0])
+    mask = _only_mask(key)
+    if mask is not None:
+        return _masked(node, key, mask)
     parts = _take_apart(node, _unmasked(node, key))
     return parts.result(_gather.take(parts.rows(), parts.flat(), parts.at))
 
@@ -75,6 +74,13 @@ def _is_array(entry: Any) -> bool:
 
 def _is_mask(entry: Any) -> bool:
     return isinstance(entry, Node) and entry.dtype == BOOL
+
+
+def _only_mask(key: tuple[Any, ...]) -> Node | None:
+    """The mask of a key that has nothing else but whole axes beside it; None for any other key."""
+    masks = [entry for entry in key if _is_mask(entry)]
+    others = [e for e in key if not _is_mask(e) and e is not Ellipsis and e != slice(None)]
+    return masks[0] if len(masks) == 1 and not others else None
 
 
 # --- masks -----------------------------------------------------------------------------------------
@@ -167,6 +173,9 @@ class Parts(NamedTuple):
             total = sum(v * s for v, s in zip(known, strides, strict=True) if v is not None)
             return _gather.in_memory(np.reshape(np.asarray(total, INT64), -1))
 
+        if len(self.arrays) == 1:
+            return _gather.flattened(self.arrays[0])
+
         def body(*values: Any) -> Any:
             terms = [lax.mul(v, lax.full_like(v, s)) for v, s in zip(values, strides, strict=True)]
             total = terms[0]
@@ -174,8 +183,6 @@ class Parts(NamedTuple):
                 total = lax.add(total, term)
             return total
 
-        if len(self.arrays) == 1:
-            return _gather.flattened(self.arrays[0])
         return _gather.flattened(_build.blockwise("index", body, ("index", *strides), self.arrays, INT64))
 
     def result(self, taken: Node) -> Node:
@@ -222,11 +229,13 @@ def _positions_of(mask: Node) -> list[Node]:
 
 def unraveled(flat: Node, shape: Shape) -> list[Node]:
     """Row-major positions in an array of a shape, as one array an axis."""
+    if len(shape) == 1:
+        return [flat]
     nodes = []
     for axis, n in enumerate(shape):
         stride = math.prod(shape[axis + 1 :])
         nodes.append(_build.blockwise("unravel", _coordinate(stride, n), ("unravel", stride, n), (flat,), INT64))
-    return nodes if len(shape) > 1 else [flat]
+    return nodes
 
 
 def _coordinate(stride: int, length: int) -> Any:
@@ -261,15 +270,14 @@ def assigned(node: Node, key: Any, value: Node) -> Node:
         Where the value doesn't broadcast to what the key selects.
     """
     key = as_key(key)
-    masks = [entry for entry in key if _is_mask(entry)]
-    others = [e for e in key if not _is_mask(e) and e is not Ellipsis and e != slice(None)]
     if not any(_is_array(entry) for entry in key):
         return _overlaid(node, key, value)
-    if len(masks) == 1 and not others:
-        at = _axis_of_mask(node, key, masks[0])
+    mask = _only_mask(key)
+    if mask is not None:
+        at = _axis_of_mask(node, key, mask)
         if value.ndim == 0:
-            return _where(node, masks[0], value, at)
-        rows, flat = _merged_axes(node, at, masks[0].ndim), Found(_gather.flattened(masks[0])).positions()
+            return _where(node, mask, value, at)
+        rows, flat = _merged_axes(node, at, mask.ndim), Found(_gather.flattened(mask)).positions()
         shape = (*rows.shape[:at], flat.size, *rows.shape[at + 1 :])
         new = _gather.put(rows, flat, _fitting(value, shape), at) if flat.size else rows
         return _views.reshape(new, node.shape)

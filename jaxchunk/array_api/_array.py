@@ -306,14 +306,13 @@ class Array(Operators):
         refuse_foreign("an assignment", (value,))
         if not isinstance(value, Array | Scalar | np.generic):
             raise TypeError(f"an assignment takes arrays and scalars, not {value!r} of type {type(value).__name__}")
-        kind = getattr(value, "dtype", type(value).__name__)
-        refused = TypeError(f"{kind} can't be assigned into an array of {self.dtype}: convert one of them with astype")
         try:
-            promoted = result_type(self, value)
+            fits = result_type(self, value) == self.dtype
         except TypeError:
-            raise refused from None
-        if promoted != self.dtype:
-            raise refused
+            fits = False
+        if not fits:
+            kind = getattr(value, "dtype", type(value).__name__)
+            raise TypeError(f"{kind} can't be assigned into an array of {self.dtype}: convert one of them with astype")
         return cast(as_node(value, self.dtype), self.dtype)
 
     def __matmul__(self, other: Any, /) -> Array:

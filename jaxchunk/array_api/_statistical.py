@@ -25,16 +25,20 @@ AxisArgument = int | tuple[int, ...] | None
 def reduce(reducer: Reducer, x: Array, axis: AxisArgument, keepdims: bool, seen: DType, result: DType) -> Array:
     """Fold an array over axes, each element seen as another dtype before."""
     axes = as_axes(reducer.name, axis, x.ndim)
-    if isinstance(x._held, Selected) and 0 in axes:
-        folded = fold_selected(reducer, x._held, axes, seen, result)
-        return Array(_views.expand_dims(folded, sorted(axes)) if keepdims else folded)
-    node = x._node
-    if node.dtype == seen:
+    selection = _selection(x, axes)
+    if selection is not None:
+        folded = fold_selected(reducer, selection, axes, seen, result)
+    elif (node := x._node).dtype == seen:
         folded = _build.fold(reducer, (node,), axes, result)
     else:
         key = ("astype", seen.str)
         folded = _build.fold(reducer, (node,), axes, result, body=lambda v: convert(v, seen), key=key, bodied=seen)
     return Array(_views.expand_dims(folded, sorted(axes)) if keepdims else folded)
+
+
+def _selection(x: Array, axes: tuple[int, ...]) -> Selected | None:
+    """What x is a selection of, where a fold over axes needs no count of it."""
+    return x._held if isinstance(x._held, Selected) and 0 in axes else None
 
 
 def _sum_dtype(name: str, x: Array, dtype: DTypeLike | None) -> DType:
@@ -170,8 +174,9 @@ def mean(x: Array, /, *, axis: AxisArgument = None, keepdims: bool = False) -> A
     dtype = _real_dtype("mean", x)
     total = reduce(reducers.SUM, x, axis, keepdims, dtype, dtype)._node
     axes = as_axes("mean", axis, x.ndim)
-    if isinstance(x._held, Selected) and 0 in axes:
-        number = count_selected(x._held, axes, dtype)
+    selection = _selection(x, axes)
+    if selection is not None:
+        number = count_selected(selection, axes, dtype)
         return Array(_build.blockwise("divide", _div, ("divide", dtype.str), (total, number), dtype))
     count = 1
     for a in axes:
