@@ -207,6 +207,15 @@ def test_lists_and_numpy_arrays_are_keys_too() -> None:
     a.check(got, x[:2])
 
 
+def test_a_mask_of_no_elements_along_an_axis_selects_nothing_of_it() -> None:
+    x = xp.asarray(np.arange(12).reshape(3, 4), chunks=2)
+    for shape in ((0,), (0, 4), (3, 0), (0, 0)):
+        mask = xp.zeros(shape, dtype=xp.bool)
+        a.check(x[mask], np.empty((0, 4)[: 3 - len(shape)], np.int64))
+        x[mask] = 1
+    a.check(x, np.arange(12).reshape(3, 4))
+
+
 def test_order_is_that_of_the_array_and_not_of_blocks() -> None:
     x = np.arange(7 * 8).reshape(7, 8)
     for chunks in ((7, 8), (2, 3), (1, 1), (7, 1)):

@@ -296,7 +296,7 @@ def test_splits_are_exact(data: Any, length: int, sizes: Any, fan: int, distinct
     splits.fill(((1, 2), (k0, blocks), (fan - 1, fan)), part, InMemory(rows, samples))
     np.testing.assert_array_equal(part, starts[1:, k0:, fan - 1 :])
 
-    merge = Merge(run, fan, block, length, 1)
+    merge = Merge(run, fan, block, length, 1, columns)
     got = np.empty_like(rows)
     merge.fill(((0, lanes), (0, length), (0, columns)), got, InMemory(rows, starts))
     expected = rows.copy()

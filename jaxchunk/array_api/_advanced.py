@@ -22,6 +22,7 @@ from jaxchunk.array_api._indexing import basic_index, expanded, region_of
 from jaxchunk.array_api._pending import Found, Pending, Selected
 from jaxchunk.array_api._values import aligned
 from jaxchunk.graph.gathers import Overlay
+from jaxchunk.graph.grid import normalize_chunks
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Const
 
@@ -39,7 +40,7 @@ def index(node: Node, key: Any) -> Node | Pending:
     TypeError
         For what is no index at all.
     """
-    key = as_key(key)
+    key = as_key(node, key)
     if not any(_is_array(entry) for entry in key):
         return basic_index(node, key)
     mask = _only_mask(key)
@@ -49,9 +50,13 @@ def index(node: Node, key: Any) -> Node | Pending:
     return parts.result(_gather.take(parts.rows(), parts.flat(), parts.at))
 
 
-def as_key(key: Any) -> tuple[Any, ...]:
-    """A key as a tuple, its arrays as nodes."""
-    return tuple(_as_entry(entry) for entry in (key if isinstance(key, tuple) else (key,)))
+def as_key(node: Node, key: Any) -> tuple[Any, ...]:
+    """A key for a node as a tuple: its arrays as nodes, its masks of the shape of the axes that they index."""
+    entries = tuple(_as_entry(entry) for entry in (key if isinstance(key, tuple) else (key,)))
+    if not any(_is_mask(entry) for entry in entries):
+        return entries
+    placed = zip(_places(node, entries), entries, strict=True)
+    return tuple(_fitting_mask(node, entry, at) if _is_mask(entry) else entry for at, entry in placed)
 
 
 def _as_entry(entry: Any) -> Any:
@@ -104,7 +109,7 @@ def _axis_of_mask(node: Node, key: tuple[Any, ...], mask: Node) -> int:
 
 
 def _places(node: Node, key: tuple[Any, ...]) -> list[int]:
-    """The first axis that each entry of a key indexes; masks have the shapes of theirs."""
+    """The first axis that each entry of a key indexes."""
     sizes = [entry.ndim if _is_mask(entry) else int(entry is not None and entry is not Ellipsis) for entry in key]
     spare = node.ndim - sum(sizes)
     if spare < 0:
@@ -114,13 +119,21 @@ def _places(node: Node, key: tuple[Any, ...]) -> list[int]:
     places, at = [], 0
     for entry, size in zip(key, sizes, strict=True):
         places.append(at)
-        if _is_mask(entry) and entry.shape != node.shape[at : at + size]:
-            raise IndexError(
-                f"a mask of shape {entry.shape} indexes axes of shape {node.shape[at : at + size]} "
-                f"of an array of shape {node.shape}: they have to be the same"
-            )
         at += spare if entry is Ellipsis else size
     return places
+
+
+def _fitting_mask(node: Node, mask: Node, at: int) -> Node:
+    """A mask for axes from `at` on; one that has no elements where these have some selects nothing of them."""
+    shape = node.shape[at : at + mask.ndim]
+    if mask.shape == shape:
+        return mask
+    if any(own not in (n, 0) for own, n in zip(mask.shape, shape, strict=True)):
+        raise IndexError(
+            f"a mask of shape {mask.shape} indexes axes of shape {shape} "
+            f"of an array of shape {node.shape}: they have to be the same"
+        )
+    return _build.filled(False, BOOL, normalize_chunks("auto", shape, BOOL.itemsize))
 
 
 def _merged_axes(node: Node, at: int, count: int) -> Node:
@@ -269,7 +282,7 @@ def assigned(node: Node, key: Any, value: Node) -> Node:
     ValueError
         Where the value doesn't broadcast to what the key selects.
     """
-    key = as_key(key)
+    key = as_key(node, key)
     if not any(_is_array(entry) for entry in key):
         return _overlaid(node, key, value)
     mask = _only_mask(key)

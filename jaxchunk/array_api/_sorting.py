@@ -283,7 +283,8 @@ def _splits(length: int, rows: Rows, run: int, block: int, limits: Limits) -> Sp
         table = _TASK * INT64.itemsize * blocks * fan  # as the task that makes it has it
         for step in _steps(run):
             splits = Splits(run, fan, block, length, step, rows.ordering, rows.dtype.itemsize)
-            if splits.demand((1, blocks, fan), 8).nbytes + table <= limits.budget // _SHARE:
+            lent, working, _ = splits.demand((1, blocks, fan), 8)
+            if lent + working + table <= limits.budget // _SHARE:
                 return splits
         if fan <= 2:
             return splits
@@ -298,7 +299,7 @@ def _merged(node: Node, rows: Rows, splits: Splits) -> Node:
     blocks = -(-length // splits.block)
     table = (Axis.regular(lanes, 1), Axis.regular(blocks, blocks), Axis.regular(splits.fan, splits.fan))
     starts = _build.made("splits", _build.make(splits, (node, every), table, INT64))
-    merge = Merge(splits.run, splits.fan, splits.block, length, rows.ordering)
+    merge = Merge(splits.run, splits.fan, splits.block, length, rows.ordering, rows.columns)
     return _build.make(merge, (node, starts), node.grid, node.dtype)
 
 

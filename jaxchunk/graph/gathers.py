@@ -24,8 +24,8 @@ Shape: TypeAlias = tuple[int, ...]
 
 # A gather reads a stretch of its data of so many bytes, or as many as the box has, whatever is more.
 STRETCH_BYTES = 2**18
-# Indices are sorted by where they point: so many bytes are taken for each on the way.
-INDEX_BYTES = 40
+# Indices are sorted by where they point: so many bytes are taken for each on the way, besides its own.
+INDEX_BYTES = 32
 # Where all of an index has to be looked at, so many elements are at a time.
 INDEX_PIECE = 2**13
 
@@ -45,9 +45,13 @@ class Operands(Protocol):
 
 
 class Demand(NamedTuple):
-    """What filling a box takes: bytes besides the box, and the largest box asked of each operand."""
+    """What filling a box takes besides the box, and the largest box asked of each operand.
 
-    nbytes: int
+    `lent` are the bytes of arrays that operands hand out, `working` those of all others on the way.
+    """
+
+    lent: int
+    working: int
     boxes: tuple[Shape, ...]
 
 
@@ -97,11 +101,12 @@ class Take(Gather):
             data = operands.read(0, (*box[:axis], (start, stop), *box[axis + 1 :]))
             where: tuple[Any, ...] = (*(slice(None),) * axis, order[first:last])
             out[where] = np.take(data, ordered[first:last] - start, axis)
+            del data  # before the next stretch is read
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
         length = shape[self.axis]
         stretch, data = _stretch(shape, self.axis, itemsize)
-        return Demand(stretch + math.prod(shape) * itemsize + INDEX_BYTES * length, (data, (length,)))
+        return Demand(stretch + 8 * length, math.prod(shape) * itemsize + INDEX_BYTES * length, (data, (length,)))
 
 
 def _longest(out: Array, axis: int) -> int:
@@ -148,11 +153,12 @@ class TakeAlong(Gather):
             inside = (index >= start) & (index < stop)
             found = np.take_along_axis(data, np.where(inside, index - start, 0), axis)
             np.copyto(out, found, where=inside)
+            del data
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
         size = math.prod(shape)
         stretch, data = _stretch(shape, self.axis, itemsize)
-        return Demand(stretch + size * (itemsize + INDEX_BYTES), (data, shape))
+        return Demand(stretch + 8 * size, size * (itemsize + INDEX_BYTES), (data, shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +192,7 @@ class Positions(Gather):
             at += 1
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
-        return Demand(17 * self.segment + 4096, ((self.segment,), (1,)))
+        return Demand(self.segment + 4096, 16 * self.segment, ((self.segment,), (1,)))
 
 
 class Assignment(Gather):
@@ -245,10 +251,12 @@ class Put(Assignment):
                 data = operands.read(number + 1, (*box[:axis], (top, bottom), *box[axis + 1 :]))
                 where: tuple[Any, ...] = (*(slice(None),) * axis, places[i:j])
                 out[where] = np.take(data, rows[i:j] - top, axis)
+                del data
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
         stretch, rows = _stretch(shape, self.axis, itemsize)
-        return Demand(INDEX_BYTES * INDEX_PIECE + 2 * stretch, (shape, *((INDEX_PIECE,), rows) * self.layers))
+        boxes = (shape, *((INDEX_PIECE,), rows) * self.layers)
+        return Demand(8 * INDEX_PIECE + stretch, INDEX_BYTES * INDEX_PIECE + stretch, boxes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +291,7 @@ class Overlay(Assignment):
                 out[(..., *where)] = operands.read(number, tuple(met))
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
-        return Demand(math.prod(shape) * itemsize, (shape,) * (1 + len(self.regions)))
+        return Demand(math.prod(shape) * itemsize, 0, (shape,) * (1 + len(self.regions)))
 
 
 def _met(positions: range, span: tuple[int, int]) -> tuple[int, int]:

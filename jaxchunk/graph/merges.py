@@ -26,11 +26,12 @@ class Merge(Gather):
     block: int
     length: int
     keys: int
+    columns: int
     name: str = "merge"
 
     @property
     def key(self) -> Hashable:
-        return ("merge", self.run, self.fan, self.block, self.length, self.keys)
+        return ("merge", self.run, self.fan, self.block, self.length, self.keys, self.columns)
 
     def fill(self, box: Box, out: Array, operands: Operands) -> None:
         (lane0, lane1), (start, stop), columns = box
@@ -48,7 +49,7 @@ class Merge(Gather):
         begin = g * self.run * self.fan
         lengths = np.clip(self.length - begin - self.run * np.arange(self.fan), 0, self.run)
         end = begin + int(lengths.sum())
-        columns = operands.grid(0)[2].length
+        columns = self.columns
         starts = self._splits(lane, first, operands)
         stops = lengths if last * self.block >= end else self._splits(lane, last, operands)
         rows = operands.empty(0, (1, int((stops - starts).sum()), columns))
@@ -70,10 +71,11 @@ class Merge(Gather):
         return splits
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
-        # Blocks that the box cuts are put in order whole.
-        rows = (shape[1] + 2 * self.block) * itemsize * shape[2]
-        nbytes = rows if shape[2] == 1 else 3 * rows
-        return Demand(nbytes + 64 * self.fan + 4096, ((1, self.run, shape[2]), (1, 1, self.fan)))
+        # Blocks that the box cuts are put in order whole, with all columns, however few the box has.
+        rows = (shape[1] + 2 * self.block) * itemsize * self.columns
+        working = 0 if self.columns == 1 else 2 * rows
+        boxes = ((1, self.run, self.columns), (1, 1, self.fan))
+        return Demand(rows + 16 * self.fan + 8192, working + 64 * self.fan, boxes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +124,7 @@ class Splits(Gather):
         begin = g * self.fan * per_run
         samples = operands.read(1, ((lane, lane + 1), (begin, begin + total), (0, self.keys)))[0]
         run_of = np.repeat(np.arange(self.fan, dtype=np.int32), counts)[order_of(samples)]
+        del samples
         starts = np.zeros((len(ranks), self.fan), np.int64)
         for row, rank in enumerate(ranks):
             low = rank // self.step
@@ -151,8 +154,9 @@ class Splits(Gather):
         samples = self.fan * -(-self.run // self.step)
         window = 2 * (self.fan + 1) * self.step
         row = self.keys * self.itemsize
-        nbytes = 4 * samples + max(samples, window) * (row + 16) + 16 * self.fan * (shape[1] + 8)
-        return Demand(nbytes, ((1, self.step, self.keys), (1, samples, self.keys)))
+        most = max(samples, window)
+        working = 4 * samples + 16 * most + 16 * self.fan * (shape[1] + 8)
+        return Demand(most * row, working, ((1, self.step, self.keys), (1, samples, self.keys)))
 
 
 def order_of(rows: Array) -> Array:

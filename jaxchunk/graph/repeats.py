@@ -60,5 +60,5 @@ class Repeat(Gather):
     def demand(self, shape: Shape, itemsize: int) -> Demand:
         most, across = self._most(shape, itemsize), self._across(shape, itemsize)
         data = (*shape[: self.axis], most, *shape[self.axis + 1 :])
-        nbytes = most * (across + COUNT_BYTES) + shape[self.axis] * across
-        return Demand(nbytes, (data, (most,)))
+        working = most * (COUNT_BYTES - 8) + shape[self.axis] * across
+        return Demand(most * (across + 8), working, (data, (most,)))

@@ -130,7 +130,8 @@ def gathered_bytes(base: Any, box: tuple[int, ...]) -> int:
         return 0
     own, boxes = 0, tuple(box if isinstance(base.op, Concat) else _within(grid, box) for grid in base.grids)
     if isinstance(base.op, Gather):
-        own, boxes = base.op.demand(box, base.dtype.itemsize)
+        lent, working, boxes = base.op.demand(box, base.dtype.itemsize)
+        own = lent + working
     needs = [0]
     for view, part in zip(base.operands, boxes, strict=True):
         needs.append(gathered_bytes(view.base, tuple(1 if m.axis is None else part[m.axis] for m in view.maps)))

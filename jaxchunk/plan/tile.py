@@ -241,6 +241,8 @@ def cuts_per_chunk(leaf: Leaf, tiles: Grid) -> float:
             first = m.offset + abs(m.step) * at if m.step > 0 else 0
             if span % axis.largest == 0 and first % axis.largest == 0:
                 met += count * (span // axis.largest)
+            elif axis.largest % span == 0 and first % span == 0:
+                met += count  # each lies within a chunk
             else:
                 met += count * (span - 1) / axis.largest + count
             at += count * size

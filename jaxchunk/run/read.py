@@ -106,7 +106,7 @@ class Reader:
         elif isinstance(base, DiskValue):
             base.fill(window, out, self.pool)
         elif isinstance(base, Pieced):
-            fill_pieced(base, window, out, self._fill_now, self.pool.take)
+            fill_pieced(base, window, out, self._fill_now, self.pool)
         else:
             raise AssertionError(f"no way to read a {type(base).__name__}")
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxchunk.graph.gathers import Gather
 from jaxchunk.graph.grid import Box, Grid
 from jaxchunk.graph.primitives import AxisMap, Concat, Reshape
+from jaxchunk.run.pool import Pool
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -88,16 +89,17 @@ def fill_view(view: View, box: Box, out: Array, fill: Filler) -> None:
     fill(view.base, window, view.oriented(out, flips))
 
 
-def fill_pieced(pieced: Pieced, window: Window, out: Array, fill: Filler, scratch: Callable[..., Array]) -> None:
+def fill_pieced(pieced: Pieced, window: Window, out: Array, fill: Filler, pool: Pool) -> None:
     """Assemble a window of pieces; a stepped one by way of the whole box."""
     box = tuple((s.start, s.stop) for s in window)
     if any(s.step != 1 for s in window):
-        whole = scratch(tuple(b - a for a, b in box), pieced.dtype)
-        fill_pieced(pieced, tuple(Span(a, b - a) for a, b in box), whole, fill, scratch)
+        whole = pool.take(tuple(b - a for a, b in box), pieced.dtype)
+        fill_pieced(pieced, tuple(Span(a, b - a) for a, b in box), whole, fill, pool)
         out[...] = whole[tuple(slice(None, None, s.step) for s in window)]
         return
     if isinstance(pieced.op, Gather):
-        pieced.op.fill(box, out, _Operands(pieced, fill, scratch))
+        with pool.holding(pieced.op.demand(out.shape, out.dtype.itemsize).working):
+            pieced.op.fill(box, out, _Operands(pieced, fill, pool))
         return
     for piece in pieced.op.pieces(box):
         target = region(out, piece.target)
@@ -108,7 +110,7 @@ def fill_pieced(pieced: Pieced, window: Window, out: Array, fill: Filler, scratc
             continue
         turned = target.reshape(shape)
         if turned.size and not np.shares_memory(turned, target):
-            turned = scratch(shape, pieced.dtype)
+            turned = pool.take(shape, pieced.dtype)
             fill_broadcast(view, piece.source, turned, fill)
             target[...] = turned.reshape(target.shape)
         else:
@@ -121,7 +123,7 @@ class _Operands:
 
     pieced: Pieced
     fill: Filler
-    scratch: Callable[..., Array]
+    pool: Pool
 
     def read(self, operand: int, box: Box, out: Array | None = None) -> Array:
         if out is None:
@@ -130,7 +132,7 @@ class _Operands:
         return out
 
     def empty(self, operand: int, shape: tuple[int, ...]) -> Array:
-        return self.scratch(shape, self.pieced.operands[operand].base.dtype)
+        return self.pool.take(shape, self.pieced.operands[operand].base.dtype)
 
     def grid(self, operand: int) -> Grid:
         return self.pieced.grids[operand]
