@@ -192,7 +192,7 @@ class Positions(Gather):
             at += 1
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
-        return Demand(self.segment + 4096, 16 * self.segment, ((self.segment,), (1,)))
+        return Demand(self.segment, 16 * self.segment, ((self.segment,), (1,)))
 
 
 class Assignment(Gather):

@@ -39,28 +39,37 @@ class Merge(Gather):
         for lane in range(lane0, lane1):
             for g in range(start // group, -(-stop // group)):
                 lo, hi = max(start, g * group), min(stop, (g + 1) * group)
-                first, last = lo // self.block, -(-hi // self.block)
-                rows = self._between(lane, g, first, last, operands)
-                base = first * self.block
-                out[lane - lane0, lo - start : hi - start] = rows[lo - base : hi - base, slice(*columns)]
+                self._group(lane, g, (lo, hi), out[lane - lane0, lo - start : hi - start], columns, operands)
 
-    def _between(self, lane: int, g: int, first: int, last: int, operands: Operands) -> Array:
-        """Rows of the blocks [first, last) of one group, in order."""
+    def _group(
+        self, lane: int, g: int, span: tuple[int, int], out: Array, columns: tuple[int, int], operands: Operands
+    ) -> None:
+        """Rows of one group, block by block."""
         begin = g * self.run * self.fan
         lengths = np.clip(self.length - begin - self.run * np.arange(self.fan), 0, self.run)
         end = begin + int(lengths.sum())
-        columns = self.columns
+        first, last = span[0] // self.block, -(-span[1] // self.block)
         starts = self._splits(lane, first, operands)
-        stops = lengths if last * self.block >= end else self._splits(lane, last, operands)
-        rows = operands.empty(0, (1, int((stops - starts).sum()), columns))
+        for block in range(first, last):
+            stops = lengths if (block + 1) * self.block >= end else self._splits(lane, block + 1, operands)
+            rows = self._between(lane, begin, starts, stops, operands)
+            base = block * self.block
+            lo, hi = max(span[0], base), min(span[1], base + len(rows))
+            out[lo - span[0] : hi - span[0]] = rows[lo - base : hi - base, slice(*columns)]
+            del rows  # before the next block is read
+            starts = stops
+
+    def _between(self, lane: int, begin: int, starts: Array, stops: Array, operands: Operands) -> Array:
+        """Rows between splits of the runs that begin at a row, in order."""
+        rows = operands.empty(0, (1, int((stops - starts).sum()), self.columns))
         at = 0
         for r, (lo, hi) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
             if lo < hi:
                 span = (begin + r * self.run + lo, begin + r * self.run + hi)
-                operands.read(0, ((lane, lane + 1), span, (0, columns)), rows[:, at : at + hi - lo])
+                operands.read(0, ((lane, lane + 1), span, (0, self.columns)), rows[:, at : at + hi - lo])
                 at += hi - lo
         flat: Array = rows[0]
-        if columns == 1:
+        if self.columns == 1:
             flat[:, 0].sort()  # in place; equal rows are the same
         else:
             flat[...] = flat[order_of(flat[:, : self.keys])]
@@ -71,11 +80,11 @@ class Merge(Gather):
         return splits
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
-        # Blocks that the box cuts are put in order whole, with all columns, however few the box has.
-        rows = (shape[1] + 2 * self.block) * itemsize * self.columns
+        # Blocks are put in order whole, with all columns, however little of them the box has.
+        rows = self.block * itemsize * self.columns
         working = 0 if self.columns == 1 else 2 * rows
-        boxes = ((1, self.run, self.columns), (1, 1, self.fan))
-        return Demand(rows + 16 * self.fan + 8192, working + 64 * self.fan, boxes)
+        boxes = ((1, min(self.run, self.block), self.columns), (1, 1, self.fan))
+        return Demand(rows + 16 * self.fan, working + 64 * self.fan, boxes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,25 +117,29 @@ def reading_bytes(base: Any, maps: Sequence[Any], tile: Sequence[int], io_thread
         in_place = _decodes_in_place(base, maps, tile)
         return min(io_threads, max(1, chunks)) * (base.scratch_bytes if in_place else _one_chunk(base))
     if isinstance(base, Pieced):
-        # A stepped window is read whole first, and a piece whose shape doesn't fit by way of another array.
-        box = tuple(1 if m.axis is None else tile[m.axis] * abs(m.step) for m in maps)
-        whole = _padded(base.dtype.itemsize * math.prod(box))
-        return 2 * whole + gathered_bytes(base, box) + io_threads * _one_chunk(base)
+        return pieced_bytes(base, maps, tile) + io_threads * _one_chunk(base)
     return _one_chunk(base)
 
 
-def gathered_bytes(base: Any, box: tuple[int, ...]) -> int:
-    """What gathers take to put a box together: each for itself, and the neediest of what it reads."""
+def pieced_bytes(base: Any, maps: Sequence[Any], shape: Sequence[int]) -> int:
+    """What putting a box of a view together takes besides it: each move for itself, and the neediest that it reads."""
     if not isinstance(base, Pieced):
         return 0
-    own, boxes = 0, tuple(box if isinstance(base.op, Concat) else _within(grid, box) for grid in base.grids)
+    box = tuple(1 if m.axis is None else shape[m.axis] * abs(m.step) for m in maps)
+    whole = _padded(base.dtype.itemsize * math.prod(box))
+    # A stepped window is read whole first.
+    own = whole if any(abs(m.step) != 1 for m in maps) else 0
     if isinstance(base.op, Gather):
         lent, working, boxes = base.op.demand(box, base.dtype.itemsize)
-        own = lent + working
-    needs = [0]
-    for view, part in zip(base.operands, boxes, strict=True):
-        needs.append(gathered_bytes(view.base, tuple(1 if m.axis is None else part[m.axis] for m in view.maps)))
-    return own + max(needs)
+        own += _padded(lent) + working + len(boxes) * _padded(1)
+    elif isinstance(base.op, Concat):
+        boxes = (box,) * len(base.operands)
+    else:
+        # A piece whose shape doesn't fit comes by way of another array.
+        own += whole
+        boxes = tuple(_within(grid, box) for grid in base.grids)
+    read = (pieced_bytes(view.base, view.maps, part) for view, part in zip(base.operands, boxes, strict=True))
+    return own + max(read, default=0)
 
 
 def _within(grid: Grid, box: tuple[int, ...]) -> tuple[int, ...]:
