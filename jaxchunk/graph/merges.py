@@ -113,11 +113,21 @@ class Splits(Gather):
     def key(self) -> Hashable:
         return ("splits", self.run, self.fan, self.block, self.length, self.step, self.keys)
 
+    @property
+    def window(self) -> int:
+        """Rows that are read to find one block's splits, at most."""
+        return 2 * (self.fan + 1) * self.step
+
+    @property
+    def windows(self) -> int:
+        """Rows that are read to find all of them."""
+        return -(-self.length // self.block) * self.window
+
     def fill(self, box: Box, out: Array, operands: Operands) -> None:
         (lane0, lane1), (k0, k1), (r0, r1) = box
         group = self.run * self.fan
         for lane in range(lane0, lane1):
-            for g in range(k0 * self.block // group, -(-k1 * self.block // group)):
+            for g in range(k0 * self.block // group, -(-min(k1 * self.block, self.length) // group)):
                 ks = range(max(k0, g * group // self.block), min(k1, -(-(g + 1) * group // self.block)))
                 ranks = [k * self.block - g * group for k in ks]
                 starts = self._group(lane, g, ranks, operands)
@@ -161,9 +171,8 @@ class Splits(Gather):
 
     def demand(self, shape: Shape, itemsize: int) -> Demand:
         samples = self.fan * -(-self.run // self.step)
-        window = 2 * (self.fan + 1) * self.step
         row = self.keys * self.itemsize
-        most = max(samples, window)
+        most = max(samples, self.window)
         working = 4 * samples + 16 * most + 16 * self.fan * (shape[1] + 8)
         return Demand(most * row, working, ((1, self.step, self.keys), (1, samples, self.keys)))
 
