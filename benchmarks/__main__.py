@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks run | inputs | step | plan``."""
+"""The command line: ``python -m benchmarks run | inputs | cost | step | plan``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks import data, harness, loops, report
+from benchmarks import cost, data, harness, loops, report
 from benchmarks.peers import PEERS, size_of
 from benchmarks.rows import ROWS
 
@@ -23,6 +23,11 @@ def main(arguments: list[str] | None = None) -> None:
     pythons = dict.fromkeys(ALL_PEERS, sys.executable)
     if options.command == "inputs":
         data.make(options.cache, options.scale, {name for row in options.rows for name in ROWS[row].inputs})
+        return
+    if options.command == "cost":
+        print(
+            cost.compare(options.cache, options.scale, options.rows, options.budget, options.rounds, options.calibrate)
+        )
         return
     if options.peer_python:
         pythons |= dict.fromkeys(PEERS_OF_THEIR_OWN, options.peer_python)
@@ -58,10 +63,16 @@ def _parser() -> argparse.ArgumentParser:
     _add_inputs(run)
     _add_peers(run, list(ALL_PEERS), ALL_PEERS)
     run.add_argument("--rounds", type=int, default=3, help="how often; the table has the medians (3)")
-    run.add_argument("--budget", type=_budget, default="512 MiB", help='of memory, e.g. "256 MiB" ("512 MiB")')
+    _add_budget(run)
     run.add_argument("--timeout", type=float, default=600, help="seconds for one run of one row (600)")
 
     _add_inputs(commands.add_parser("inputs", help="only make the inputs"))
+
+    seconds = commands.add_parser("cost", help="seconds that plans predict after calibrating, beside measured ones")
+    _add_inputs(seconds)
+    _add_budget(seconds)
+    seconds.add_argument("--rounds", type=int, default=1, help="how often; the table has the fastest (1)")
+    seconds.add_argument("--no-calibrate", dest="calibrate", action="store_false", help="by the rates that are kept")
 
     step = commands.add_parser("step", help="microseconds for a step of a loop on ten elements")
     _add_peers(step, list(loops.STEP_PEERS), loops.STEP_PEERS)
@@ -76,6 +87,10 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         "--scale", type=int, default=1, choices=SCALES, help="divides the inputs' sides, for a quick try (1)"
     )
     parser.add_argument("--cache", type=Path, default=Path("out/benchmarks"), help="where inputs and results are kept")
+
+
+def _add_budget(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--budget", type=_budget, default="512 MiB", help='of memory, e.g. "256 MiB" ("512 MiB")')
 
 
 def _add_peers(parser: argparse.ArgumentParser, default: list[str], known: tuple[str, ...]) -> None:

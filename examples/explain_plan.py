@@ -26,14 +26,19 @@ def main() -> None:
 
         with jc.config.set(host_memory="256 MiB"):
             plan = jc.plan(result)
-            print(plan.explain())  # stages, tiles, bytes, memory: modelled, nothing has run
+            print(plan.explain())  # kernels, tiles, memory, bytes, seconds: modelled, nothing has run
             with jc.profile() as profile:
                 (value,) = plan.run()
+            print(plan.explain())  # with what was measured beside it
+            page = plan.to_html(Path(folder) / "plan.html")  # the same with a picture; a notebook shows it by itself
+            print(f"a page of {len(page):,} characters")
         np.testing.assert_allclose(value, np.mean(np.sqrt(values * values + 1), axis=0), rtol=1e-4)
 
         planned, measured = plan.to_dict(), profile.to_dict()
         print(f"planned {planned['peak_bytes']:,} bytes, held {measured['ledger_peak_bytes']:,} at most")
         print(f"read {measured['bytes_read']:,} bytes, compiled {measured['kernels_compiled']} kernels")
+
+        print(jc.memory_report())  # what is kept between runs, and what for
 
         # A plan that cannot fit says so before anything runs.
         with jc.config.set(host_memory=stored.nbytes // 1000):

@@ -6,24 +6,23 @@ environment variables (``JAXCHUNK_DEVICE_MEMORY``, …) > defaults. A run takes 
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import functools
 import math
 import os
 import re
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Settings", "available_memory", "get", "parse_bytes", "set"]
+from jaxchunk import _machine
+
+__all__ = ["Settings", "get", "parse_bytes", "set"]
 
 _UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _UNITS |= {unit + "b": size for unit, size in _UNITS.items() if unit not in ("", "b")}
 _UNITS |= {unit + "ib": 2 ** (10 * i) for i, unit in enumerate("kmgtp", start=1)}
-_SHARE = 0.5
 _COUNTS = ("threads", "default_chunks")
 
 
@@ -35,11 +34,13 @@ class Settings:
     ----------
     device_memory, host_memory
         Budgets in bytes, or None: on a CPU there is one pool, `host_memory` or, where only that is
-        given, `device_memory`; with neither, half of the memory that the process may use.
+        given, `device_memory`; with neither, half of what the process could have of the memory, by its
+        limits and by what others hold, and at most three quarters of what is free: taken once per process.
     spill_directory
         Where intermediates go that memory doesn't hold; None stands for the directory of temporary files.
     threads
-        Threads that compute and do I/O together; None stands for the number of cores.
+        Threads that compute and do I/O together; None stands for the cores that the process may use, a
+        control group's quota rounded up.
     progress
         True shows a progress bar, False doesn't, None shows it on a terminal for longer runs.
     default_chunks
@@ -65,14 +66,14 @@ class Settings:
             return self.host_memory
         if self.device_memory is not None:
             return self.device_memory
-        return int(available_memory() * _SHARE)
+        return _default_budget()
 
     @property
     def cores(self) -> int:
         """How many threads compute."""
         if self.threads is not None:
             return self.threads
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return _default_cores()
 
     @property
     def spill(self) -> Path:
@@ -218,16 +219,11 @@ def get() -> Settings:
 
 
 @functools.cache
-def available_memory() -> int:
-    """Bytes the process may use: the machine's, or the container's limit where that is lower."""
-    limits = []
-    with contextlib.suppress(ValueError, OSError):
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    limits.extend(_cgroup_limits())
-    return min(limits) if limits else 4 * 2**30
+def _default_budget() -> int:
+    # Taken once: a plan is for a budget, and what others hold changes from one moment to the next.
+    return _machine.memory().default_budget
 
 
-def _cgroup_limits() -> Iterator[int]:
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):
-            yield int(Path(path).read_text())
+@functools.cache
+def _default_cores() -> int:
+    return _machine.cores()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zarr
 
-from benchmarks import check, data, floor, harness, report
+from benchmarks import check, cost, data, floor, harness, report
 from benchmarks.rows import ROWS
 
 SCALE = 32
@@ -58,3 +58,22 @@ def test_the_floor_moves_the_values(cache: Path, tmp_path: Path, chunks: tuple[i
     zarr.create_array(described, shape=expected.shape, chunks=chunks, dtype=expected.dtype)
     shutil.copy(described / "zarr.json", moved / "zarr.json")
     np.testing.assert_array_equal(zarr.open_array(moved, mode="r")[...], expected[...])
+
+
+def test_each_row_s_seconds_are_told_beside_what_plans_say(cache: Path) -> None:
+    # One that plans once, and one that plans at every step.
+    table = cost.compare(cache, SCALE, ["rechunk", "power_iteration"], "64 MiB", rounds=1, calibrate=False)
+    _, _, *rows = (line.strip("| ").split(" | ") for line in table.splitlines())
+    assert [cells[0] for cells in rows] == ["rechunk", "power_iteration"]
+    for _, predicted, measured, alone, ratio, bound, links, parts in rows:
+        assert float(predicted) > 0 and float(measured) > 0 and float(alone) > 0
+        assert float(ratio.removesuffix(" (!)")) > 0
+        assert f"{bound} " in links
+        assert "read " in parts and "write " in parts if bound == "writing" else "compiling " in parts
+
+
+@pytest.mark.parametrize(("predicted", "ratio"), [(0.9, "0.45 (!)"), (1.0, "0.50"), (4.0, "2.00"), (4.1, "2.05 (!)")])
+def test_seconds_that_differ_by_more_than_twice_are_marked(predicted: float, ratio: str) -> None:
+    told = cost.Told(predicted, 2.0, 1.5, {"reading": 0.1, "writing": 0.8}, {"read": 0.2, "write": 0.0})
+    line = f"| row | {predicted:.2f} | 2.00 | 1.50 | {ratio} | writing | reading 0.10, writing 0.80 | read 0.20 |"
+    assert cost.line("row", told) == line

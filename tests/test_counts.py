@@ -52,6 +52,28 @@ def test_widening_for_a_moment_neither_spills_nor_reads_twice(shape: Any, chunks
     np.testing.assert_array_equal(zarr.open_array(sink)[...], expected)
 
 
+# --- reshapes ---------------------------------------------------------------------------------------
+
+FLAT = [
+    pytest.param(lambda x: xp.sort(x)[::999], lambda x: np.sort(x)[::999], id="sort"),
+    pytest.param(lambda x: xp.cumulative_sum(x)[::999], lambda x: np.cumsum(x)[::999], id="cumulative_sum"),
+    pytest.param(
+        lambda x: xp.max(xp.reshape(x, (256, -1)), axis=0)[::99], lambda x: x.reshape(256, -1).max(0)[::99], id="max"
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "expected"), FLAT)
+def test_square_chunks_of_a_flattened_array_are_decoded_once(function: Any, expected: Any) -> None:
+    """Rows of all chunks beside each other don't fit: they are copied once, and read in parts from there."""
+    z = synthetic_array((1024, 1024), (128, 128), "int64", pattern)
+    with budget(2 * MIB), jc.profile() as p:
+        got = function(xp.reshape(jc.from_zarr(z), (-1,))).compute()
+    assert set(z.store.counts.gets.values()) == {1}
+    assert p.to_dict()["ledger_peak_bytes"] <= p.to_dict()["planned_peak_bytes"] <= 2 * MIB
+    np.testing.assert_array_equal(got, expected(z.store.values([(0, 1024), (0, 1024)]).reshape(-1)))
+
+
 # --- rechunking ---------------------------------------------------------------------------------------
 
 

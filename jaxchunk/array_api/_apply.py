@@ -72,6 +72,7 @@ def elementwise(row: Row, *operands: Any) -> Array:
         row.result(dtype),
         literal=row.literal,
         flops=row.flops,
+        arrays=row.arrays,
     )
     kind = next(type(x) for x in operands if isinstance(x, Operand))
     held = node if selection is None else Selected(node, selection.found)

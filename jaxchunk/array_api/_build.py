@@ -103,6 +103,7 @@ def blockwise(
     space: Shape | None = None,
     literal: bool = False,
     flops: float = 1.0,
+    arrays: int = 1,
 ) -> Node:
     """A body over the operands' elements, broadcast as usual unless `maps` and `space` say otherwise.
 
@@ -112,7 +113,7 @@ def blockwise(
         space = broadcast_shape(node.shape for node in operands)
     if maps is None:
         maps = [broadcast_map(node.shape, space) for node in operands]
-    op = Blockwise(name, body, key, space, tuple(maps), literal=literal, flops=flops)
+    op = Blockwise(name, body, key, space, tuple(maps), literal=literal, flops=flops, arrays=arrays)
     return make(op, operands, mapped_grid(operands, maps, space), dtype)
 
 

@@ -29,7 +29,7 @@ def part(node: Node, axis: int, start: int, stop: int) -> Node:
     """The rows, or columns, from `start` up to `stop`."""
     along = node.ndim + axis
     op = node.op
-    if (start, stop) == (0, node.shape[along]) or not isinstance(op, Concat) or node.value is not None:
+    if start == stop or (start, stop) == (0, node.shape[along]) or not isinstance(op, Concat) or node.value is not None:
         return _views.cut(node, along, start, stop)
     if op.axis != along:
         return joined([part(operand, axis, start, stop) for operand in node.operands], op.axis - node.ndim)

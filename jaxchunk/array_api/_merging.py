@@ -140,16 +140,14 @@ def _runs(lines: Sequence[Node], rows: Rows, run: int) -> Node:
 
 
 def _first_splits(length: int, rows: Rows, run: int, chunk: int, limits: Limits) -> Splits:
-    """Splits of runs into blocks as long as a run, or as several where finding them would read much.
+    """Splits of runs into blocks as long as a run, or as two where finding them would read much.
 
     Rows of several columns are put in order by way of copies: blocks of them are no longer.
     """
-    splits = _splits(length, rows, run, run, limits)
-    longest = max(chunk, 2 * run) if rows.columns == 1 else run
-    for block in (2 * run, 3 * run, 4 * run):
-        little = splits.windows * _MUCH <= length
-        if not little and block <= longest and (block % chunk == 0 or chunk % block == 0):
-            splits = _splits(length, rows, run, block, limits)
+    splits, two = _splits(length, rows, run, run, limits), 2 * run
+    much = splits.windows * _MUCH > length
+    if much and rows.columns == 1 and (two % chunk == 0 or chunk % two == 0):
+        return _splits(length, rows, run, two, limits)
     return splits
 
 
@@ -158,8 +156,9 @@ def _splits(length: int, rows: Rows, run: int, block: int, limits: Limits) -> Sp
     unit = max(1, block // run)  # groups are whole blocks
     fan = min(_MOST_RUNS // unit * unit, -(-length // run))
     level = 3 * length * rows.nbytes  # read, written, and read for samples
-    room = limits.budget * 3 // 4  # one task's
     while True:
+        # One task's room, beside the tables that are kept in memory.
+        room = limits.budget * 3 // 4 - min(limits.budget // 4, INT64.itemsize * -(-length // block) * fan)
         tried = [Splits(run, fan, block, length, step, rows.ordering, rows.dtype.itemsize) for step in _steps(run)]
         costs = [(max(0, _needed_bytes(s, rows.nbytes) - room), _search_bytes(s, rows.nbytes)) for s in tried]
         excess, search = best = min(costs)
@@ -204,4 +203,16 @@ def _merged(node: Node, rows: Rows, splits: Splits) -> Node:
 
 def _steps(run: int) -> list[int]:
     """The divisors of a run's length that leave neither too many samples of it nor too few."""
-    return [n for n in range(_NEAREST, max(_NEAREST, 2 * math.isqrt(run)) + 1) if run % n == 0]
+    most = max(_NEAREST, 2 * math.isqrt(run))
+    divisors, rest, prime = [1], run, 2
+    while rest > 1:
+        if prime * prime > rest:
+            prime = rest
+        powers = [1]
+        while rest % prime == 0:
+            rest //= prime
+            powers.append(powers[-1] * prime)
+        if len(powers) > 1:
+            divisors = [d * power for d in divisors for power in powers if d * power <= most]
+        prime += 1
+    return sorted(d for d in divisors if d >= _NEAREST)

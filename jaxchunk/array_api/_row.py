@@ -73,6 +73,8 @@ class Row:
         key then, and reach the body as NumPy scalars of the promoted dtype.
     flops
         Rough operations an element, for the cost model.
+    arrays
+        How many arrays of the result's size the compiler makes of the body's values at once.
     notes
         Further sentences of the docstring: special values, choices of this library.
     check
@@ -88,6 +90,7 @@ class Row:
     example: tuple[str, str]
     literal: bool = False
     flops: float = 1.0
+    arrays: int = 1
     notes: str = ""
     check: Check | None = None
 

@@ -148,8 +148,11 @@ class Blockwise:
     primitives
         What a body that wants its axes whole is made of: libraries take memory that the compiler
         doesn't know of.
+    arrays
+        How many arrays of the result's size the compiler makes of its values at once, where it can't
+        compute all of them where they are used.
     body_bytes
-        Of such a body, the bytes of its own values that live at once in its largest block; 0 where
+        Of a body that wants its axes whole, the bytes of its own values that live at once in its largest block; 0 where
         they are few.
     """
 
@@ -168,6 +171,7 @@ class Blockwise:
     flops: float = 1.0
     body_dtype: np.dtype[Any] | None = None
     primitives: tuple[Work, ...] = ()
+    arrays: int = 1
     body_bytes: int = 0
 
     @property

@@ -75,12 +75,23 @@ class KernelCache:
                 self.compiled += 1
                 self.seconds += kernel.seconds
                 self._kernels[key] = kernel
-                while len(self._kernels) * KERNEL_BYTES > self.limit:
+                while self.nbytes > self.limit:
                     self._kernels.popitem(last=False)
             return kernel
         finally:
             with self._lock:
                 self._compiling.pop(key).set()
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._kernels
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the kernels kept are taken to need."""
+        return len(self) * KERNEL_BYTES
 
     def clear(self) -> None:
         with self._lock:
@@ -159,6 +170,14 @@ class Kernels:
             return compile_function(function, arguments, self.device.platform, tiny, donate=(3, 4, 5))
 
         return self._get(("step", tile), make)
+
+    def known_step(self, tile: Shape) -> Kernel | None:
+        """The step kernel of a tile where it has been compiled for this stage."""
+        return self._local.get(("step", tile))
+
+    def is_compiled(self, tile: Shape) -> bool:
+        """Whether the step kernel of a tile needn't be compiled, having been wanted before, by whatever stage."""
+        return ("step", tile) in self._local or (self._key, ("step", tile)) in CACHE
 
     def combine(self, group: int, tile: Shape) -> Kernel:
         """(states, states) → states of one group: the first are donated."""

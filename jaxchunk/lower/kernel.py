@@ -68,7 +68,7 @@ def evaluate(
     for instr in block.instrs:
         if instr.kind == "call":
             args = [values[a] for a in instr.args]
-            values.append(instr.payload(*args))
+            values.append(instr.payload.body(*args))
         elif instr.kind == "whole":
             op = instr.payload
             blocks = [broadcast(values[a], followed(tile, m)) for a, m in zip(instr.args, op.maps, strict=True)]

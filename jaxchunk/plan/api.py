@@ -47,4 +47,5 @@ def persist_nodes(nodes: Sequence[Node]) -> list[Node]:
             value.name = "persisted"
             source = Source(value, "persisted")
             kept.append(Node(source, (), node.grid, node.dtype, node.device))
+            runtime().keeper.persisted.add(kept[-1])
     return kept

@@ -1,27 +1,24 @@
-"""From drafts to stages: leaves and results resolved, tiles and tiers chosen, memory bounded."""
+"""From drafts to stages: where values between them lie, and what is done where one doesn't fit."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from jaxchunk.config import Settings
-from jaxchunk.graph.gathers import Assignment, Gather
-from jaxchunk.graph.grid import Axis, Grid
-from jaxchunk.graph.node import Node
-from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source, compose
-from jaxchunk.lower.compile import Kernels, local_device
-from jaxchunk.lower.program import Program
-from jaxchunk.plan.fuse import Draft, draft_of
-from jaxchunk.plan.memory import Need, scratch, stage_need, temporaries
+from jaxchunk.graph.gathers import Gather
+from jaxchunk.graph.grid import Axis
+from jaxchunk.graph.node import Node, postorder
+from jaxchunk.graph.primitives import Affine, AxisMap, Move, Reshape
+from jaxchunk.plan.fuse import Draft, draft_of, exists
+from jaxchunk.plan.stages import StageMaker, decoded_bytes, keep_chunks, shared_chunks, stored_in
 from jaxchunk.plan.strips import interleave
-from jaxchunk.plan.tile import MOST_CUTS, Axes, choose, cuts_per_chunk, describe, reads_per_chunk
-from jaxchunk.run.pool import block_bytes
-from jaxchunk.run.sinks import ValueSink, WriteSink
-from jaxchunk.run.stage import GroupPlan, Leaf, Output, Stage
+from jaxchunk.plan.tile import reads_per_chunk
+from jaxchunk.plan.traffic import traffic
+from jaxchunk.run.sinks import WriteSink
+from jaxchunk.run.stage import Leaf, Stage
 from jaxchunk.run.values import Slot
-from jaxchunk.run.views import Pieced, View
+from jaxchunk.run.views import Pieced
 from jaxchunk.store.stored import StoredArray
 
 # Values between stages may take this share of what results leave; stages work with the rest.
@@ -39,27 +36,26 @@ class Assembler:
         Those made so far.
     slots
         The intermediates, by the node they are values of.
-    sources
-        The stored arrays that are read.
-    problem
-        Why the plan doesn't fit, or None.
+    problem, misfit
+        Why the plan doesn't fit, and the stage that doesn't; None where all do.
     """
 
     def __init__(self, settings: Settings, room: int, sinks: dict[Node, list[Any]], sources: set[StoredArray]) -> None:
-        self.settings = settings
         self.room = room
-        self.sinks = sinks
+        self.maker = StageMaker(settings, sinks, sources)
+        self.sinks, self.slots = sinks, self.maker.slots
         self.stages: list[Stage] = []
-        self.slots: dict[Node, Slot] = {}
-        self.sources = sources
         self.problem: str | None = None
+        self.misfit: Stage | None = None
         self._live: dict[int, int] = {}
+        self._copies: dict[Node, Slot] = {}
 
     def assemble(self, drafts: list[Draft], kept: Sequence[Node]) -> None:
         """Make the stages; values of `kept` nodes outlive the run."""
         made = {node for draft in drafts for node, _, _ in draft.roots}
         last_use = {base: i for i, draft in enumerate(drafts) for base in draft.reads() if base in made}
         last_use |= {node: len(drafts) for node in kept if node in made}
+        last_read = {base: i for i, draft in enumerate(drafts) for base in draft.reads() if exists(base)}
         live = [0] * (len(drafts) + 1)
         for i, draft in enumerate(drafts):
             for node in (node for node, _, _ in draft.roots if node in last_use):
@@ -73,6 +69,9 @@ class Assembler:
             for stage in self.stages[first:]:
                 self._live[stage.number] = live[i]
             self.stages[-1].frees += [self.slots[node] for node, last in last_use.items() if last == i]
+            for source in [source for source in self._copies if last_read[source] <= i]:
+                self.stages[-1].frees.append(self._copies.pop(source))
+                del self.slots[source]
         interleave(self.stages, self.room - max(live))
 
     @property
@@ -80,8 +79,12 @@ class Assembler:
         """Bytes that stages, and the values that live while they run, take at most."""
         return max((stage.reserve + self._live[stage.number] for stage in self.stages), default=0)
 
+    def _append(self, stage: Stage) -> None:
+        stage.number = len(self.stages)
+        self.stages.append(stage)
+
     def _add(self, draft: Draft, room: int) -> None:
-        stage, misfit = self._stage(draft, room)
+        stage, misfit = self.maker.make(draft, room)
         if misfit is not None and len(draft.roots) > 1:
             # Siblings share a pass where memory allows; here it doesn't.
             for node, _, _ in draft.roots:
@@ -90,32 +93,72 @@ class Assembler:
         copied = [i for i, leaf in enumerate(stage.leaves) if self._wants_copy(stage, leaf, misfit is not None)]
         if copied:
             # Where all chunks can stay decoded beside smaller tiles, they are read once all the same.
-            chunks = sum({id(s): _decoded(s) for i in copied for s in _stored(stage.leaves[i].view.base)}.values())
-            smaller, lacking = self._stage(draft, room - chunks)
+            chunks = sum(
+                {id(s): decoded_bytes(s) for i in copied for s in stored_in(stage.leaves[i].view.base)}.values()
+            )
+            smaller, lacking = self.maker.make(draft, room - chunks)
             if lacking is None:
                 smaller.reserve -= smaller.cache
-                self._keep_chunks(smaller, chunks)
-                self.stages.append(smaller)
+                keep_chunks(smaller, chunks)
+                self._append(smaller)
                 return
             if self._add_by_copies(draft, copied, stage, room):
                 return
-        if misfit is None and stage.cache < self._shared_chunks(stage) and not draft.builder.program.direct:
+        elif self._add_by_source_copies(draft, stage, room):
+            return
+        if misfit is None and stage.cache < shared_chunks(stage) and not draft.builder.program.direct:
             # Chunks that several tiles want are read again, unless smaller tiles leave room for them.
-            smaller, lacking = self._stage(draft, room // 2)
+            smaller, lacking = self.maker.make(draft, room // 2)
             if lacking is None:
                 smaller.reserve -= smaller.cache
-                self._keep_chunks(smaller, room - smaller.reserve)
+                keep_chunks(smaller, room - smaller.reserve)
                 stage = smaller
             else:
-                stage, misfit = self._stage(draft, room)
-        self.stages.append(stage)
-        self.problem = self.problem or misfit
+                stage, misfit = self.maker.make(draft, room)
+        if misfit is not None and self._add_and_write_later(draft, stage, room):
+            return
+        self._append(stage)
+        if misfit is not None and self.problem is None:
+            self.problem, self.misfit = misfit, stage
+
+    def _add_and_write_later(self, draft: Draft, stage: Stage, room: int) -> bool:
+        """Make a stage that holds no whole chunks of what is written: its result is, from disk, by another one.
+
+        Nothing is done where that doesn't fit either, or it would do no more than that one.
+        """
+        ((node, _, _),) = draft.roots
+        writes = [sink for sink in self.sinks.get(node, []) if isinstance(sink, WriteSink)]
+        plain = stage.kernels is None and not isinstance(stage.leaves[0].view.base, Pieced)
+        kept = isinstance(node.op, Move) and node in self.slots
+        if not writes or plain or kept or self.misfit is not None:
+            return False
+        before, sinks = len(self.stages), self.sinks[node]
+        made, first = node, draft
+        if isinstance(node.op, Move):  # a stage that makes a move reads it: its value is another node's
+            made = identity(node.op.name, node)
+            first = draft_of(made)
+        held = made in self.slots
+        value = self.slots.setdefault(made, Slot(node.grid, node.dtype, node.op.name, "disk"))
+        written = identity("write", made)
+        self.sinks[made], self.sinks[written] = [sink for sink in sinks if sink not in writes], writes
+        for part in (first, draft_of(written, {made})):
+            self._add(part, room)
+        if self.problem is None:
+            self.stages[-1].frees += [] if held else [value]
+            return True
+        del self.stages[before:]
+        self.problem = self.misfit = None
+        self.sinks[node] = sinks
+        if not held:
+            del self.slots[made]
+        self.maker.make(draft, room)  # its results' slots have this tiling's grids again
+        return False
 
     # --- rechunking by way of a copy -------------------------------------------------------------
 
     def _wants_copy(self, stage: Stage, leaf: Leaf, misfits: bool) -> bool:
         base = leaf.view.base
-        if not isinstance(base, StoredArray) or stage.cache >= _decoded(base):
+        if not isinstance(base, StoredArray) or stage.cache >= decoded_bytes(base):
             return False
         # A chunk is decoded whole: where it doesn't fit beside the tile, the copy is read in parts.
         return reads_per_chunk(leaf, stage.tiles) > (1 if misfits else MOST_READS)
@@ -126,14 +169,14 @@ class Assembler:
         fits = True
         for i in leaves:
             fits &= self._copy(draft, i, stage, room)
-        second, misfit = self._stage(draft, room)
+        second, misfit = self.maker.make(draft, room)
         second.frees = [self.slots[draft.builder.leaves[i][0]] for i in leaves]
         if fits and misfit is None:
-            self.stages.append(second)
+            self._append(second)
             return True
         del self.stages[before:]
         draft.builder.leaves[:] = views
-        self._stage(draft, room)  # its results' slots have this tiling's grids again
+        self.maker.make(draft, room)  # its results' slots have this tiling's grids again
         return False
 
     def _copy(self, draft: Draft, number: int, stage: Stage, room: int) -> bool:
@@ -149,209 +192,68 @@ class Assembler:
         grid = tuple(Axis.regular(draft.space[a], draft.space[a]) for a in axes)
         copy = Node(Affine("copy", view), (node,), grid, node.dtype, node.device, draft.roots[0][0].where)
         self.slots[copy] = Slot(grid, node.dtype, "copy", "disk")
-        first, misfit = self._stage(draft_of(copy), room)
+        first, misfit = self.maker.make(draft_of(copy), room)
         # Blocks that neither pass has to cut: each pass's tiles hold them whole.
         self.slots[copy].grid = tuple(_common(first.tiles[i], stage.tiles[a].largest) for i, a in enumerate(axes))
-        self.stages.append(first)
+        self._append(first)
         draft.builder.leaves[number] = (copy, tuple(AxisMap(a) for a in axes))
         return misfit is None
 
-    # --- one stage -------------------------------------------------------------------------------
+    def _add_by_source_copies(self, draft: Draft, stage: Stage, room: int) -> bool:
+        """Make a stage after copies of the sources whose chunks it would decode again and again for its pieces.
 
-    def _stage(self, draft: Draft, room: int) -> tuple[Stage, str | None]:
-        """A draft's stage, and why it doesn't fit in the room, if it doesn't."""
-        builder, program = draft.builder, draft.builder.program
-        leaves = [self._leaf(node, maps, draft.space) for node, maps in builder.leaves]
-        outputs, groups = self._results(draft)
-        everything = [*outputs, *(output for group in groups for output in group.outputs)]
-        moving = _only_moves(program, leaves)
-        axes = self._axes(draft, leaves, everything, room)
-        outer, inner = _loops(draft, outputs, groups)
-        threads = self.settings.cores
-        root = draft.roots[0][0]
-        device = local_device(root.device)
+        The copies are on disk, where any part is read as it lies; later stages read them, too. Nothing is
+        done where these stages don't fit.
+        """
+        sources = self._decoded_often(draft, stage)
+        if not sources:
+            return False
+        before, fits = len(self.stages), True
+        slots: dict[Node, Slot] = {}
+        for source in sources:
+            copy = identity("copy", source)
+            slots[source] = self.slots[copy] = Slot(source.grid, source.dtype, "copy", "disk")
+            first, misfit = self.maker.make(draft_of(copy), room)
+            self._append(first)
+            fits &= misfit is None
+        self.slots.update(slots)
+        second, misfit = self.maker.make(draft, room)
+        if fits and misfit is None:
+            self._append(second)
+            self._copies.update(slots)
+            return True
+        for source in sources:
+            del self.slots[source]
+        del self.stages[before:]
+        self.maker.make(draft, room)  # its results' slots have this tiling's grids again
+        return False
 
-        def need(tiles: Grid, outer: Sequence[int], parts: int, in_flight: int, io: int) -> Need:
-            traced = None if moving else program
-            return stage_need(traced, leaves, outputs, groups, tiles, outer, parts, in_flight, io, device.platform)
+    def _decoded_often(self, draft: Draft, stage: Stage) -> list[Node]:
+        """The stored sources below reshapes that a stage decodes so often that a copy of them is cheaper."""
+        below: dict[Node, None] = {}
+        gathered = False
+        for node, _ in draft.builder.leaves:
+            if isinstance(node.op, Move) and node not in self.slots:
+                found = list(postorder([node], stop=lambda n: n in self.slots or exists(n)))
+                if any(isinstance(n.op, Reshape) for n in found):
+                    below |= {n: None for n in found if exists(n) and isinstance(self.maker.base(n), StoredArray)}
+                    gathered |= any(isinstance(n.op, Gather) for n in found)
+        reads = traffic(stage).reads if below else {}
 
-        def sane(tiles: Grid) -> bool:
-            stored = (leaf for leaf in leaves if isinstance(leaf.view.base, StoredArray))
-            return all(cuts_per_chunk(leaf, tiles) <= MOST_CUTS for leaf in stored)
+        def is_often(source: Node) -> bool:
+            # What a gather reads isn't known, but that its boxes are long: across chunks they meet many.
+            across = gathered and any(axis.nblocks > 1 for axis in source.grid[1:])
+            if across and decoded_bytes(source) > stage.cache:
+                return True
+            return reads.get(self.maker.base(source), 0) > MOST_READS * source.nbytes
 
-        ordered = draft.ordered is not None
-        single = axes.sides is not None and axes.sides.threaded
-        tiling, fits = choose(axes, outer, inner, room, threads, single, need, ordered, sane)
-        tile = tuple(max(1, axis.largest) for axis in tiling.tiles)
-        stage = Stage(
-            number=len(self.stages),
-            name="+".join(list(builder.operations)[-4:]) or root.op.name,
-            operations=list(builder.operations) or [root.op.name],
-            where=root.where,
-            space=draft.space,
-            tiles=tiling.tiles,
-            outer=tiling.outer,
-            inner=tiling.inner,
-            parts=tiling.parts,
-            leaves=leaves,
-            outputs=outputs,
-            groups=groups,
-            kernels=None if moving else Kernels(program, device),
-            ordered=draft.ordered,
-            in_flight=tiling.in_flight,
-            io_threads=tiling.io_threads,
-            temporaries=0 if moving else temporaries(program, tile),
-            scratch=0 if moving else scratch(program, tile, device.platform),
-            reserve=tiling.need.total(tiling.in_flight),
-            indices=program.indices,
-            flops=builder.flops * math.prod(draft.space),
-        )
-        for output in everything:
-            for sink in output.sinks:
-                if isinstance(sink, ValueSink):
-                    sink.slot.grid = output.grid if output.grid is not None else stage.kept_grid(output.kept)
-        self._keep_chunks(stage, room - stage.reserve)
-        return stage, None if fits else self._misfit(stage, room)
-
-    def _misfit(self, stage: Stage, room: int) -> str:
-        tile = "×".join(str(axis.largest) for axis in stage.tiles) or "1"
-        exact = ""
-        if any(output.grid is not None for output in stage.outputs):
-            exact = " (blocks are computed whole; for map_blocks, rechunk to smaller ones)"
-        elif any(isinstance(sink, WriteSink) for output in stage.outputs for sink in output.sinks):
-            exact = " (chunks, or shards, are written whole: smaller ones by chunks= or shards= need less)"
-        return (
-            f"{stage.name}, asked for at {stage.where}, needs {stage.reserve:,} bytes for its smallest tile, {tile}"
-            f"{exact}; there are {max(0, room):,} of the budget of {self.settings.budget:,}"
-        )
-
-    def _results(self, draft: Draft) -> tuple[list[Output], list[GroupPlan]]:
-        builder = draft.builder
-        groups = []
-        for group in builder.program.groups:
-            leaves = [self._leaf(n, m, draft.space) for n, m in builder.group_leaves.get(group.dropped, [])]
-            groups.append(GroupPlan(group.dropped, tuple(group.folds), leaves, []))
-        outputs: list[Output] = []
-        for node, dropped, _ in draft.roots:
-            kept = tuple(a for a in range(len(draft.space)) if dropped is None or a not in dropped)
-            output = Output(node.op.name, kept, node.dtype, list(self.sinks.get(node, [])))
-            if draft.exact is node:
-                output.kept, output.grid = kept[: node.ndim], node.grid
-            if node in self.slots:
-                output.sinks.append(ValueSink(self.slots[node]))
-            if dropped is None:
-                outputs.append(output)
-            else:
-                next(g for g in groups if g.dropped == dropped).outputs.append(output)
-        return outputs, groups
-
-    def _axes(self, draft: Draft, leaves: list[Leaf], outputs: list[Output], room: int) -> Axes:
-        """What is known of the axes: what must be whole, or a multiple of what is written."""
-        units = [1] * len(draft.space)
-        for output in outputs:
-            for sink in output.sinks:
-                if isinstance(sink, WriteSink):
-                    for a, axis in zip(output.kept, sink.grid, strict=True):
-                        units[a] = math.lcm(units[a], max(1, axis.largest))
-        fixed = {a: Axis.regular(draft.space[a], max(1, draft.space[a])) for a in draft.whole}
-        if draft.exact is not None:
-            fixed |= dict(enumerate(_blocks_of(draft.exact)))
-        itemsize = max([1, *(leaf.dtype.itemsize for leaf in leaves), *(o.dtype.itemsize for o in outputs)])
-        sides = next((fold.reducer.sides for fold in draft.builder.program.folds if fold.reducer.sides), None)
-        return describe(draft.space, leaves, units, fixed, itemsize, sides, room)
-
-    def _keep_chunks(self, stage: Stage, left: int) -> None:
-        """Room for decoded chunks that several tiles want."""
-        stage.cache = max(0, min(self._shared_chunks(stage), left))
-        stage.reserve += stage.cache
-
-    def _shared_chunks(self, stage: Stage) -> int:
-        """Bytes of all chunks of sources some of whose chunks several tiles want."""
-        wanted = 0
-        seen: set[int] = set()
-        for leaf in stage.leaves:
-            for stored in _stored(leaf.view.base):
-                again = id(stored) in seen or isinstance(leaf.view.base, Pieced)
-                seen.add(id(stored))
-                if again or reads_per_chunk(leaf, stage.tiles) > 1:
-                    wanted += _decoded(stored)
-        return wanted
-
-    # --- what is read ----------------------------------------------------------------------------
-
-    def _leaf(self, node: Node, maps: tuple[AxisMap, ...], space: tuple[int, ...]) -> Leaf:
-        used = {m.axis for m in maps}
-        return Leaf(View(self._base(node), maps), node.dtype, tuple(a in used for a in range(len(space))))
-
-    def _base(self, node: Node) -> Any:
-        if node in self.slots:
-            return self.slots[node]
-        if node.value is not None:
-            return node.value
-        if isinstance(node.op, Source):
-            if isinstance(node.op.array, StoredArray):
-                self.sources.add(node.op.array)
-            return node.op.array
-        assert isinstance(node.op, Concat | Reshape | Gather), node
-        op, operands = self._layered(node)
-        views = []
-        for operand in operands:
-            maps = tuple(AxisMap(a) for a in range(operand.ndim))
-            while isinstance(operand.op, Affine) and operand.value is None and operand not in self.slots:
-                maps = compose(operand.op.maps, maps)
-                operand = operand.operands[0]
-            views.append(View(self._base(operand), maps))
-        grids = tuple(operand.grid for operand in operands)
-        return Pieced(op, tuple(views), grids, node.shape, node.dtype, node.grid, op.name)
-
-    def _layered(self, node: Node) -> tuple[Concat | Reshape | Gather, list[Node]]:
-        """A move and its operands; assignments on top of each other are one move of many layers."""
-        op = node.op
-        assert isinstance(op, Concat | Reshape | Gather)
-        if not isinstance(op, Assignment):
-            return op, list(node.operands)
-        layers, below = [node], node.operands[0]
-        while below.value is None and below not in self.slots and op.goes_with(below.op):
-            layers.append(below)
-            below = below.operands[0]
-        layers.reverse()
-        return op.joined([layer.op for layer in layers]), [below, *(p for layer in layers for p in layer.operands[1:])]
+        return [source for source in below if is_often(source)]
 
 
-def _only_moves(program: Program, leaves: list[Leaf]) -> bool:
-    """Whether a stage computes nothing: its tiles go from where they are read to where they are written."""
-    body = program.body.instrs
-    return not program.folds and not program.scans and len(leaves) == 1 and len(body) == 1 and all(leaves[0].spans)
-
-
-def _loops(draft: Draft, outputs: list[Output], groups: list[GroupPlan]) -> tuple[list[int], list[int]]:
-    """The axes that every result keeps, and the others; an ordered one is the last of these."""
-    everything = range(len(draft.space))
-    outer = {a for a in everything if outputs or any(a not in group.dropped for group in groups)} - {draft.ordered}
-    inner = [a for a in everything if a not in outer and a != draft.ordered]
-    return sorted(outer), inner + ([] if draft.ordered is None else [draft.ordered])
-
-
-def _blocks_of(node: Node) -> Grid:
-    """The blocks that a user's function is called with."""
-    op = node.op
-    assert isinstance(op, Blockwise)
-    cuts = {a: axis for o, m in zip(node.operands, op.maps, strict=True) for a, axis in zip(m, o.grid, strict=True)}
-    return tuple(cuts[a] for a in range(len(op.space)) if a not in op.whole)
-
-
-def _stored(base: Any) -> list[StoredArray]:
-    if isinstance(base, StoredArray):
-        return [base]
-    if isinstance(base, Pieced):
-        return [stored for view in base.operands for stored in _stored(view.base)]
-    return []
-
-
-def _decoded(stored: StoredArray) -> int:
-    """Bytes of all chunks of a stored array in blocks of their own."""
-    chunk = stored.dtype.itemsize * math.prod(axis.largest for axis in stored.grid)
-    return block_bytes(chunk) * math.prod(axis.nblocks for axis in stored.grid)
+def identity(name: str, node: Node) -> Node:
+    """A node of the same value."""
+    maps = tuple(AxisMap(a) for a in range(node.ndim))
+    return Node(Affine(name, maps), (node,), node.grid, node.dtype, node.device, node.where)
 
 
 def _common(tiles: Axis, other: int) -> Axis:

@@ -90,6 +90,7 @@ class Builder:
         (arg,) = self._operand_values(node, op)
         self.program.scans.append(Scan(op.scanner, op.ordered, self.program.body.instrs[arg].dtype))
         self.operations[op.name] = None
+        self.flops += op.flops
         slot = len(self.program.scans) - 1
         spans = [True] * self.program.rank
         return self.program.body.add("scan", ("scan", op.scanner.key, slot), (arg,), slot, node.dtype, spans)
@@ -100,6 +101,7 @@ class Builder:
         assert isinstance(op, Blockwise) and op.body is not None
         args = self._operand_values(node, op, bodied=False)
         self.operations[op.name] = None
+        self.flops += op.flops
         self.program.direct = True
         self.program.exact = op.exact
         key = ("whole", op.name, op.body_key) if op.body_key is not None else None
@@ -114,7 +116,7 @@ class Builder:
         if bodied and op.body is not None:
             dtype = op.body_dtype or node.dtype
             key = ("pre", op.name, op.body_key) if op.body_key is not None else None
-            values = [self.program.body.add("call", key, values, op.body, dtype)]
+            values = [self.program.body.add("call", key, values, op, dtype)]
         return values
 
     def _children(self, node: Node, at: Maps, dropped: tuple[int, ...] | None) -> list[tuple[Node, Maps, bool]]:
@@ -156,7 +158,7 @@ class Builder:
                 self.operations[op.name] = None
                 self.flops += op.flops
                 key = (op.name, op.body_key) if op.body_key is not None else None
-                return block.add("call", key, args, op.body, node.dtype)
+                return block.add("call", key, args, op, node.dtype)
             if isinstance(op, Blockwise) and op.reducer is not None and dropped is not None:
                 # An epilogue's fold: planned to be one of this stage's.
                 return block.add(

@@ -200,8 +200,12 @@ def temporaries(program: Program, tile: tuple[int, ...]) -> int:
     alive = 4 + 2 * (len(program.folds) + len(program.outputs))
     states += sum(i.payload.body_bytes for i in program.body.instrs if i.kind == "whole")
     computed = [i for i in program.body.instrs if i.kind in ("call", "whole", "scan", "index")]
-    values = sorted((_spanned(i, tile) if whole else size * i.dtype.itemsize for i in computed), reverse=True)
-    nbytes: int = states + sum(values[:alive])
+    values = [_spanned(i, tile) if whole else size * i.dtype.itemsize for i in computed]
+    arrays = [
+        v for i, v in zip(computed, values, strict=True) for _ in range(i.payload.arrays if i.kind == "call" else 1)
+    ]
+    alive = max([alive, *(i.payload.arrays for i in computed if i.kind == "call")])
+    nbytes: int = states + sum(sorted(arrays, reverse=True)[:alive])
     nbytes += 7 * size * sum(i.dtype.itemsize for i in computed if i.kind == "scan")
     for fold in program.folds:
         if fold.reducer.contracts:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +15,19 @@ import numpy as np
 from jaxchunk import config
 from jaxchunk.errors import MemoryBudgetError
 from jaxchunk.graph.node import Node, postorder
-from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Move
+from jaxchunk.graph.primitives import Blockwise, Move
 from jaxchunk.lower.compile import CACHE
-from jaxchunk.plan.assemble import Assembler
+from jaxchunk.plan.assemble import Assembler, identity
+from jaxchunk.plan.cost import AtHand, at_hand
+from jaxchunk.plan.drawing import svg
+from jaxchunk.plan.explain import explain
 from jaxchunk.plan.fuse import exists, stages
-from jaxchunk.plan.report import explain, to_dict
+from jaxchunk.plan.machines import Machine
+from jaxchunk.plan.page import fragment, page
+from jaxchunk.plan.report import to_dict
 from jaxchunk.plan.requests import Keep, Request, Write
 from jaxchunk.plan.simplify import PlanLimits, Simplifier
+from jaxchunk.plan.traffic import Traffic, traffic
 from jaxchunk.run.keep import ONE_SHARE, REMEMBERED_SHARE, is_held
 from jaxchunk.run.profile import StageCounters, Totals, record
 from jaxchunk.run.runtime import Runtime, runtime
@@ -92,11 +101,28 @@ class Plan:
                 f"the budget is {self.budget:,}: write large results with to_zarr, or raise host_memory"
             )
         self.measured: list[StageCounters] | None = None
+        self.totals: Totals | None = None
+        self.at_hand: AtHand | None = None
         self.seconds = time.perf_counter() - started
 
     @property
     def stages(self) -> list[Stage]:
         return self._assembler.stages
+
+    @cached_property
+    def traffic(self) -> list[Traffic]:
+        """What each stage reads and writes, modelled."""
+        return [traffic(stage) for stage in self.stages]
+
+    @property
+    def misfit(self) -> Stage | None:
+        """The stage that the problem is about, if it is about one."""
+        return None if self.results_too_large else self._assembler.misfit
+
+    @property
+    def results_too_large(self) -> bool:
+        """Whether the problem is about what is handed out, or kept."""
+        return self.problem is not None and self.problem != self._assembler.problem
 
     def _sinks(self) -> dict[Node, list[Any]]:
         """Where each wanted node's tiles go."""
@@ -126,7 +152,7 @@ class Plan:
             return open_target(list(sources))
 
         # A unit padded at the array's edge, and its encoding at worst.
-        return WriteSink(request.grid, 2 * unit + unit // 16 + 65536, open_it)
+        return WriteSink(request.grid, 2 * unit + unit // 16 + 65536, open_it, request.name)
 
     def _rememberable(self, simplifier: Simplifier) -> dict[Node, list[Node]]:
         """Small enough results that the user holds arrays of: canonical node → the user's nodes.
@@ -148,29 +174,89 @@ class Plan:
 
     # --- using it ----------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
-        """All figures, for machines; nothing runs.
+    def to_dict(self, *, machine: str | Machine | None = None) -> dict[str, Any]:
+        """All figures, for machines: plain dicts, lists and numbers. Nothing runs.
 
-        `budget`, `fits`, `peak_bytes` (on a CPU equal to `peak_host_bytes` and `peak_device_bytes`),
-        `runtime_allowance`, `bytes_read`, `bytes_written`, `spilled_bytes`, in bytes; and `stages` in the
-        order in which they run, each with `name`, `operations`, `where`, `grid` (runs of (count, size)
-        of tiles along each axis), `tile`, `tasks`, `in_flight`, `device_bytes`, `host_bytes`,
-        `bytes_read`, `bytes_written`, `spilled_bytes`, `flops`, `seconds`, `bound_by`. All of it is
-        modelled; seconds by fixed rates.
+        Bytes, modelled: `budget`, `peak_bytes` (on a CPU equal to `peak_host_bytes` and
+        `peak_device_bytes`), `peak_disk_bytes` (spilled at once), `runtime_allowance`,
+        `handed_out_bytes`; `bytes_read` and `bytes_written` (of stored arrays, decoded),
+        `spilled_bytes` and `spill_read_bytes` (to files of our own, and back). `sources` are the stored
+        arrays, each with `name`, `bytes`, `bytes_read` and `passes`, how often it is read; `passes` is the
+        same of all together, None where there are none. `flops`; `seconds`, of which `link_seconds` are the parts;
+        `bound_by`, the link that takes longest; `machine`, the rates that they are by. `fits`, and the `problem`,
+        None where it does. `measured` is what `jaxchunk.profile` gives of the last run, None before.
+
+        `stages` are in the order in which they run, each with `name`, `operations`, `where` (the
+        user's line), `grid` (runs of (count, size) of tiles along each axis), `tile`, `tasks`,
+        `in_flight`; `device_bytes` and `host_bytes` (on a CPU one figure, its own), `values_bytes` and
+        `disk_bytes` (values between stages that live while it runs); the sums above, and `tiers`, with
+        `read` and `written` of "storage", "disk" and "host"; `seconds`, of which `link_seconds` are the
+        parts, and `bound_by`; `strip_of`, the stage that it takes turns with; `fits`; `measured`, as in
+        a profile; and `kernel`: `form` ("move", "loop", "fold", "scan", "direct" or "block"),
+        `instructions`, `pieces` of a tile, `temporary_bytes`, and `compiled_bytes`, the compiler's own
+        figure where it has been compiled.
+
+        Parameters
+        ----------
+        machine
+            As for `explain`.
         """
-        return to_dict(self)
+        return to_dict(self, machine)
 
-    def explain(self, *, compile: bool = False) -> str:
+    def explain(self, *, compile: bool = False, machine: str | Machine | None = None) -> str:
         """The plan as a text, for people; it works for a plan that doesn't fit, too.
 
-        A line for each stage, modelled; after `run` a second one, measured.
+        What all of it takes, then each stage: kernel, memory, bytes read and written by tier, seconds.
+        All of it is modelled; after `run` the measured figures stand beside. What doesn't fit is told at
+        the end.
 
         Parameters
         ----------
         compile
             Whether to compile each stage's kernel, and tell what the compiler says that it needs.
+        machine
+            Whose seconds: None stands for this machine, as `jaxchunk.calibrate` measured it; "laptop",
+            "gpu" and "64 gpus" are others, on which this same plan would run on all cores and devices.
+
+        Raises
+        ------
+        ValueError
+            `machine` is no name of one.
         """
-        return explain(self, compile)
+        return explain(self, compile, machine)
+
+    def to_svg(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The plan as a picture: what each stage reads, makes and writes, in bytes; what doesn't fit is red.
+
+        Parameters
+        ----------
+        path
+            A file to write it to as well.
+
+        Returns
+        -------
+        str
+            An SVG document, as long as there are stages whatever they are about. Nothing runs.
+        """
+        return _written(svg(self, self.to_dict()), path)
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """A report in one file: peak and budget, the picture, and a table of all stages; measured too once it ran.
+
+        Parameters
+        ----------
+        path
+            A file to write it to as well.
+
+        Returns
+        -------
+        str
+            An HTML document that loads nothing and runs no scripts.
+        """
+        return _written(page(self), path)
+
+    def _repr_html_(self) -> str:
+        return fragment(self)
 
     def run(self, on_task: Callable[[Stage, int], None] | None = None) -> list[Any]:
         """Compute: one entry per request, a NumPy array, or None for a write.
@@ -222,6 +308,7 @@ class Plan:
         for node, request in zip(self._wanted, self.requests, strict=True):
             if isinstance(request, Write) and not node.size:
                 request.open_target(list(sources)).commit()  # nothing to compute, but an array to be made
+        self.at_hand = at_hand(self.stages)
         counters = machine.execute(self.stages, self.settings, on_task, sources)
         self.measured = counters
         totals = Totals(
@@ -234,10 +321,12 @@ class Plan:
             reserved_peak_bytes=machine.ledger.reserved_peak,
             planned_peak_bytes=self.peak + conveniences + max((c.grown_bytes for c in counters), default=0),
             spilled_bytes=sum(c.spilled_bytes for c in counters),
+            spill_read_bytes=sum(c.spill_read_bytes for c in counters),
             handed_out_bytes=self.handed_out,
             bytes_read=sum(c.bytes_read for c in counters),
             bytes_written=sum(c.bytes_written for c in counters),
         )
+        self.totals = totals
         record(totals, counters)
         return self._answers(machine)
 
@@ -260,6 +349,12 @@ class Plan:
         return answers
 
 
+def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
+
+
 def _is_read(node: Node, request: Request) -> bool:
     """Whether a request takes a stage of its own that reads its node, and computes nothing."""
     if exists(node):
@@ -273,5 +368,4 @@ def _is_read(node: Node, request: Request) -> bool:
 
 def _read(node: Node) -> Node:
     """An array that exists as something to compute: all of it is read."""
-    maps = tuple(AxisMap(a) for a in range(node.ndim))
-    return Node(Affine("read", maps), (node,), node.grid, node.dtype, node.device, node.where)
+    return identity("read", node)

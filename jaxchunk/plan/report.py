@@ -1,14 +1,19 @@
-"""A plan for people and for machines."""
+"""A plan's figures, for machines: modelled, and once it has run the measured ones beside them."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxchunk.plan.tile import reads_per_chunk
-from jaxchunk.run.sinks import ValueSink, WriteSink
+from jaxchunk.lower.kernel import SUBTILE, subtiles
+from jaxchunk.plan.cost import AtHand, Cost, at_hand, in_all, plan_cost
+from jaxchunk.plan.machines import Machine, machine_of
+from jaxchunk.plan.traffic import TIERS, Traffic, nbytes_of
+from jaxchunk.run.sinks import ValueSink
 from jaxchunk.run.stage import Stage
-from jaxchunk.run.views import Pieced
+from jaxchunk.run.values import Slot
 from jaxchunk.store.stored import StoredArray
 
 if TYPE_CHECKING:
@@ -16,125 +21,152 @@ if TYPE_CHECKING:
 
 # What the process may grow by besides data, by platform: compiled code, threads, compilation.
 RUNTIME_ALLOWANCE = {"cpu": 192 * 2**20}
-# Rates of a machine that hasn't been calibrated, bytes or operations a second: those of one core of a
-# small server. What binds a stage is the link that takes longest.
-RATES = {"storage": 800e6, "write": 230e6, "memory": 5e9, "flops": 2e9}
 
 
-def stage_dict(stage: Stage) -> dict[str, Any]:
+def stage_dict(stage: Stage, moved: Traffic, cost: Cost) -> dict[str, Any]:
     """One stage's figures, all modelled."""
-    read = sum(leaf_read_bytes(stage, leaf) for leaf in stage.leaves)
-    written = spilled = 0
-    for output in [*stage.outputs, *(o for g in stage.groups for o in g.outputs)]:
-        nbytes = output.dtype.itemsize * math.prod(stage.space[a] for a in output.kept)
-        written += nbytes * sum(isinstance(sink, WriteSink) for sink in output.sinks)
-        spilled += nbytes * sum(isinstance(s, ValueSink) and s.slot.tier == "disk" for s in output.sinks)
-    touched = sum(leaf.dtype.itemsize * math.prod(stage.space) for leaf in stage.leaves)
-    cores = max(1, stage.in_flight)
-    seconds = {
-        "storage": read / RATES["storage"] / cores,
-        "write": (written + spilled) / RATES["write"] / cores,
-        "memory": touched / RATES["memory"] / cores,
-        "flops": stage.flops / RATES["flops"] / cores,
-    }
-    bound = max(seconds, key=lambda link: seconds[link])
+    tiers = {tier: {"read": moved.read(tier), "written": moved.written(tier)} for tier in TIERS}
     return {
         "name": stage.name,
         "operations": stage.operations,
         "where": stage.where,
+        "kernel": kernel_dict(stage),
         "grid": [list(axis.runs) for axis in stage.tiles],
         "tile": [axis.largest for axis in stage.tiles],
         "tasks": stage.tasks,
         "device_bytes": stage.reserve,
         "host_bytes": stage.reserve,
         "in_flight": stage.in_flight,
-        "bytes_read": read,
-        "bytes_written": written,
-        "spilled_bytes": spilled,
+        "bytes_read": tiers["storage"]["read"],
+        "bytes_written": tiers["storage"]["written"],
+        "spilled_bytes": tiers["disk"]["written"],
+        "spill_read_bytes": tiers["disk"]["read"],
+        "tiers": tiers,
+        **passes([moved]),
         "flops": stage.flops,
-        "seconds": sum(seconds.values()),
-        "bound_by": bound,
+        **_cost_dict(cost),
     }
 
 
-def leaf_read_bytes(stage: Stage, leaf: Any) -> int:
-    """Bytes decoded for a leaf, kept chunks counted once."""
-    base = leaf.view.base
-    if isinstance(base, Pieced):
-        part = math.prod(n for n, spans in zip(stage.space, leaf.spans, strict=True) if spans) / math.prod(base.shape)
-        return int(min(1.0, part) * sum(_decoded_bytes(view.base) for view in base.operands))
-    if not isinstance(base, StoredArray):
-        return 0
-    nbytes = base.dtype.itemsize
-    for m, axis in zip(leaf.view.maps, base.grid, strict=True):
-        if m.axis is None:
-            nbytes *= axis.largest
-        else:
-            nbytes *= min(axis.length, stage.space[m.axis] * abs(m.step))
-    if stage.strip_of is not None and any(other.view.base is base for other in stage.strip_of.leaves):
-        return 0  # the stage it takes turns with has decoded it
-    times = 1.0 if stage.cache >= nbytes else reads_per_chunk(leaf, stage.tiles)
-    return int(nbytes * times)
+def _cost_dict(cost: Cost) -> dict[str, Any]:
+    return {"seconds": cost.seconds, "link_seconds": cost.links, "bound_by": cost.bound_by}
 
 
-def _decoded_bytes(base: Any) -> int:
-    if isinstance(base, Pieced):
-        return sum(_decoded_bytes(view.base) for view in base.operands)
-    return base.dtype.itemsize * math.prod(base.shape) if isinstance(base, StoredArray) else 0
+def kernel_dict(stage: Stage) -> dict[str, Any]:
+    """What a stage runs on each tile: the form of its kernel, and the bytes that it takes for itself."""
+    if stage.kernels is None:
+        return {"form": "move", "instructions": 0, "pieces": 1, "temporary_bytes": 0, "compiled_bytes": None}
+    program, tile = stage.kernels.program, stage.whole_tile
+    if program.exact:
+        form = "block"
+    elif program.direct:
+        form = "direct"
+    elif program.scans:
+        form = "scan"
+    else:
+        form = "fold" if program.folds else "loop"
+    cut = None if program.direct or program.exact else subtiles(tile, SUBTILE)
+    compiled = stage.kernels.known_step(tile)
+    return {
+        "form": form,
+        "instructions": program.size,
+        "pieces": 1 if cut is None else math.prod(cut.before) * (cut.full + bool(cut.rest)),
+        "temporary_bytes": stage.temporaries + stage.scratch,
+        "compiled_bytes": None if compiled is None else compiled.temp_bytes,
+    }
 
 
-def to_dict(plan: Plan) -> dict[str, Any]:
-    stages = [stage_dict(stage) for stage in plan.stages]
+def passes(moved: Sequence[Traffic]) -> dict[str, Any]:
+    """How often stored arrays are read: bytes decoded, by the bytes that there are; each, and in all."""
+    decoded: dict[StoredArray, int] = {}
+    for part in moved:
+        for base, nbytes in part.reads.items():
+            if isinstance(base, StoredArray):
+                decoded[base] = decoded.get(base, 0) + nbytes
+    sources = [
+        {"name": base.name, "bytes": nbytes_of(base), "bytes_read": nbytes, "passes": nbytes / max(1, nbytes_of(base))}
+        for base, nbytes in decoded.items()
+    ]
+    whole = sum(nbytes_of(base) for base in decoded)
+    return {"sources": sources, "passes": sum(decoded.values()) / whole if whole else None}
+
+
+class Alive(NamedTuple):
+    """Bytes of values between stages while one of them runs."""
+
+    host: int
+    disk: int
+
+
+def values_alive(stages: Sequence[Stage]) -> list[Alive]:
+    """For each stage: its own results and what earlier ones left, until after its last use."""
+    host = disk = 0
+    alive: list[Alive] = []
+    for i, stage in enumerate(stages):
+        if stage.strip_of is not None:
+            continue
+        # Stages that take turns begin and end together.
+        turn = [stage, *(s for s in stages[i + 1 : i + 2] if s.strip_of is not None)]
+        for slot in (slot for s in turn for slot in slots_made(s)):
+            host += nbytes_of(slot) * (slot.tier == "host")
+            disk += nbytes_of(slot) * (slot.tier == "disk")
+        alive += [Alive(host, disk)] * len(turn)
+        for slot in (slot for s in turn for slot in s.frees):
+            host -= nbytes_of(slot) * (slot.tier == "host")
+            disk -= nbytes_of(slot) * (slot.tier == "disk")
+    return alive
+
+
+def slots_made(stage: Stage) -> list[Slot]:
+    """The values between stages that one makes."""
+    outputs = [*stage.outputs, *(output for group in stage.groups for output in group.outputs)]
+    return [sink.slot for output in outputs for sink in output.sinks if isinstance(sink, ValueSink)]
+
+
+def to_dict(plan: Plan, machine: str | Machine | None = None) -> dict[str, Any]:
+    costs = plan_cost(plan.stages, plan.traffic, machine_of(machine), _at_hand(plan, machine))
+    alive = values_alive(plan.stages)
+    numbers = {id(stage): number for number, stage in enumerate(plan.stages)}
+    stages = []
+    for number, stage in enumerate(plan.stages):
+        figures = stage_dict(stage, plan.traffic[number], costs[number])
+        figures["values_bytes"] = alive[number].host
+        figures["disk_bytes"] = alive[number].disk
+        figures["strip_of"] = None if stage.strip_of is None else numbers[id(stage.strip_of)]
+        figures["fits"] = stage is not plan.misfit
+        figures["measured"] = None if plan.measured is None else plan.measured[number].to_dict()
+        stages.append(figures)
     return {
         "stages": stages,
         "budget": plan.budget,
         "peak_bytes": plan.peak,
         "peak_device_bytes": plan.peak,
         "peak_host_bytes": plan.peak,
+        "peak_disk_bytes": max((a.disk for a in alive), default=0),
         "runtime_allowance": RUNTIME_ALLOWANCE["cpu"],
-        "bytes_read": sum(s["bytes_read"] for s in stages),
-        "bytes_written": sum(s["bytes_written"] for s in stages),
-        "spilled_bytes": sum(s["spilled_bytes"] for s in stages),
+        "handed_out_bytes": plan.handed_out,
+        **{name: sum(s[name] for s in stages) for name in _SUMS},
+        **_cost_dict(in_all(costs)),
+        "machine": machine_of(machine).to_dict(),
+        **passes(plan.traffic),
         "fits": plan.problem is None,
+        "problem": plan.problem,
+        "measured": None if plan.totals is None else asdict(plan.totals),
     }
 
 
-def explain(plan: Plan, compile: bool = False) -> str:
-    figures = to_dict(plan)
-    lines = [
-        f"Plan: {len(plan.stages)} stage{'s' * (len(plan.stages) != 1)}, "
-        f"peak {size(plan.peak)} of {size(plan.budget)} (modelled), "
-        f"reads {size(figures['bytes_read'])}, writes {size(figures['bytes_written'])}, "
-        f"spills {size(figures['spilled_bytes'])}"
-    ]
-    for number, (stage, s) in enumerate(zip(plan.stages, figures["stages"], strict=True)):
-        lines.append(
-            f"  {number}. {s['name']}: {s['tasks']} tasks of {'×'.join(map(str, s['tile'])) or '1'}, "
-            f"{stage.in_flight} in flight, {size(s['device_bytes'])} (modelled); "
-            f"reads {size(s['bytes_read'])}, writes {size(s['bytes_written'] + s['spilled_bytes'])}; "
-            f"{s['seconds']:.3g} s, bound by {s['bound_by']}   [{stage.where}]"
-            + (f", strip by strip with {number - 1}" if stage.strip_of is not None else "")
-        )
-        if compile and stage.kernels is not None:
-            temp = stage.kernels.step(stage.whole_tile).temp_bytes
-            told = "no figure from the compiler" if temp is None else f"{size(temp)} of temporaries (compiled)"
-            lines.append(f"     its kernel: {told}, {size(stage.temporaries)} (modelled)")
-        if plan.measured is not None and number < len(plan.measured):
-            m = plan.measured[number]
-            lines.append(
-                f"     measured: {m.seconds:.3g} s (read {m.read_seconds:.3g}, compute {m.compute_seconds:.3g}, "
-                f"write {m.write_seconds:.3g} thread-seconds), {size(m.bytes_read)} read, "
-                f"{size(m.bytes_written)} written, {size(m.spilled_bytes)} spilled"
-            )
-    if plan.problem is not None:
-        lines.append(f"  doesn't fit: {plan.problem}")
-    return "\n".join(lines)
+def _at_hand(plan: Plan, machine: str | Machine | None) -> AtHand | None:
+    """What a run finds on this machine: now, or as its last one began."""
+    return None if machine is not None else plan.at_hand or at_hand(plan.stages)
+
+
+_SUMS = ("bytes_read", "bytes_written", "spilled_bytes", "spill_read_bytes", "flops")
 
 
 def size(nbytes: float) -> str:
     """Bytes for people: 1.5 GiB."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(nbytes) < 1024 or unit == "TiB":
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if abs(nbytes) < 1024 or unit == "PiB":
             break
         nbytes /= 1024
-    return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.3g} {unit}"
+    return f"{nbytes:.0f} {unit}" if unit == "B" or nbytes >= 1000 else f"{nbytes:.3g} {unit}"

@@ -148,6 +148,15 @@ class ChunkCache:
                     self._let_go(key)
             self.kept_limit = limit
 
+    def kept_sources(self) -> list[tuple[Any, int, int]]:
+        """The sources of which chunks are kept for later runs, with how many of each, and their bytes."""
+        found: dict[int, tuple[Any, int, int]] = {}
+        # No lock: who asks may have the ledger's, which is taken inside this one elsewhere.
+        for entry in list(self._lasting.values()):
+            _, count, nbytes = found.get(id(entry.source), (None, 0, 0))
+            found[id(entry.source)] = (entry.source, count + 1, nbytes + entry.nbytes)
+        return list(found.values())
+
     def clear(self) -> None:
         with self._lock:
             self._kept.clear()

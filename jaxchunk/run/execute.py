@@ -145,6 +145,7 @@ class StageRun:
                 future.result()
 
     def __enter__(self) -> StageRun:
+        self._peak_before = self.ledger.begin_lap()
         return self
 
     def run(self, strip: tuple[int, ...] = ()) -> None:
@@ -177,6 +178,7 @@ class StageRun:
         self.pool.trim(self.stage.reserve)
         self.ledger.unreserve(self.grown)
         self.counters.grown_bytes = self.grown
+        self.counters.held_peak_bytes = self.ledger.end_lap(self._peak_before)
         self.counters.finish(self.workers)
 
     def _start_and_join(self, threads: list[threading.Thread]) -> None:

@@ -22,19 +22,27 @@ ONE_SHARE = 1 / 8
 
 
 class Keeper:
-    """The nodes whose values are remembered, oldest first, and the chunks that are kept."""
+    """The nodes whose values are remembered, oldest first, and the chunks that are kept.
+
+    Attributes
+    ----------
+    persisted
+        The sources that values are kept as on request, to be told of: they aren't let go here.
+    """
 
     def __init__(self, chunks: ChunkCache) -> None:
         self.chunks = chunks
+        self.persisted: weakref.WeakSet[Node] = weakref.WeakSet()
         self._nodes: dict[int, weakref.ref[Node]] = {}
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @property
     def remembered(self) -> int:
         """Bytes reserved for remembered values."""
-        return sum({id(value): value.reserved for _, value in self._values()}.values())
+        return sum({id(value): value.reserved for _, value in self.values()}.values())
 
-    def _values(self) -> list[tuple[Node, HostValue | DiskValue]]:
+    def values(self) -> list[tuple[Node, HostValue | DiskValue]]:
+        """The nodes whose values are remembered; several may have one."""
         nodes = [ref() for ref in self._nodes.values()]
         return [(n, n.value) for n in nodes if n is not None and isinstance(n.value, HostValue | DiskValue)]
 
@@ -50,13 +58,13 @@ class Keeper:
         Returns the bytes that what is left, and what this run may add to it, can take.
         """
         needed_values = {id(node.value) for node in needed}
-        sizes = {id(value): value.reserved for _, value in self._values() if id(value) not in needed_values}
+        sizes = {id(value): value.reserved for _, value in self.values() if id(value) not in needed_values}
         total = sum(sizes.values())
-        for node, value in self._values():
+        for node, value in self.values():
             if total > room and id(value) not in needed_values:
                 node.value = None
                 total -= sizes.pop(id(value), 0)
-        self._nodes = {node.serial: weakref.ref(node) for node, _ in self._values()}
+        self._nodes = {node.serial: weakref.ref(node) for node, _ in self.values()}
         wanted = sum(source_bytes(source) for source in self.chunks.lasting.values())
         self.chunks.trim_kept(max(0, min(room - total, max(wanted, self.chunks.kept_bytes))))
         return total + self.chunks.kept_limit
@@ -64,7 +72,7 @@ class Keeper:
     def drop_unused(self, read: Iterable[Node]) -> None:
         """After a run: values that nobody holds and that this run didn't read were a loop's past."""
         read = set(read)
-        for node, _ in self._values():
+        for node, _ in self.values():
             if node not in read and not is_held(node):
                 node.value = None
 

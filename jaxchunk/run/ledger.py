@@ -62,6 +62,18 @@ class Ledger:
         with self._lock:
             self.held -= nbytes
 
+    def begin_lap(self) -> int:
+        """Count the peak of what is held anew, whenever something more is; gives the one before. Laps nest."""
+        with self._lock:
+            before, self.held_peak = self.held_peak, 0
+            return before
+
+    def end_lap(self, before: int) -> int:
+        """The peak since the lap began; that of the whole run counts on."""
+        with self._lock:
+            lap, self.held_peak = self.held_peak, max(self.held_peak, before)
+            return lap
+
     def room(self) -> int:
         """Bytes that may still be held."""
         with self._lock:

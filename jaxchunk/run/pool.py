@@ -168,13 +168,17 @@ def block_bytes(nbytes: int) -> int:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+LARGE_BLOCK = 2**20
+"""Freed blocks of so many bytes go back to the system at once."""
 
 
-def set_up_allocator() -> None:
-    """Have freed memory go back: glibc else raises its threshold to 32 MiB and keeps what lies below."""
+def set_up_allocator() -> bool:
+    """Have freed memory go back: glibc else raises its threshold to 32 MiB and keeps what lies below.
+
+    False for another C library: its own policy has to do.
+    """
     try:
         libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(_M_MMAP_THRESHOLD, 2**20)
-        libc.mallopt(_M_TRIM_THRESHOLD, 2**20)
+        return bool(libc.mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK) and libc.mallopt(_M_TRIM_THRESHOLD, LARGE_BLOCK))
     except (OSError, AttributeError):
-        pass  # another libc: its own policy has to do
+        return False

@@ -17,11 +17,13 @@ class StageCounters:
     bytes_read: int = 0
     bytes_written: int = 0
     spilled_bytes: int = 0
+    spill_read_bytes: int = 0
     read_seconds: float = 0.0
     compute_seconds: float = 0.0
     write_seconds: float = 0.0
     wait_seconds: float = 0.0
     grown_bytes: int = 0
+    held_peak_bytes: int = 0
     seconds: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -55,6 +57,7 @@ class Totals:
     reserved_peak_bytes: int = 0
     planned_peak_bytes: int = 0
     spilled_bytes: int = 0
+    spill_read_bytes: int = 0
     handed_out_bytes: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
@@ -92,8 +95,9 @@ class Profile:
 
         `runs`, `seconds` (wall), `plan_seconds`, `compile_seconds`, `kernels_compiled`; `ledger_peak_bytes`
         (held), `reserved_peak_bytes`, `planned_peak_bytes`; `bytes_read` and `bytes_written` (of stored
-        arrays, decoded), `spilled_bytes`, `handed_out_bytes`; and `stages`, a dict for each stage that
-        ran, with its `name`, `tasks`, wall `seconds`, and seconds summed over threads: `read_seconds`,
+        arrays, decoded), `spilled_bytes` and `spill_read_bytes` (written to values on disk, and read back),
+        `handed_out_bytes`; and `stages`, a dict for each stage that ran, with its `name`, `tasks`, bytes,
+        `held_peak_bytes`, wall `seconds`, and seconds summed over threads: `read_seconds`,
         `compute_seconds`, `write_seconds`, `wait_seconds`.
         """
         return {**asdict(self.totals), "stages": [stage.to_dict() for stage in self.stages]}

@@ -104,7 +104,9 @@ class Reader:
         elif isinstance(base, HostValue):
             base.fill(window, out)
         elif isinstance(base, DiskValue):
-            base.fill(window, out, self.pool)
+            started = time.perf_counter()
+            nbytes = base.fill(window, out, self.pool)
+            self.counters.add(spill_read_bytes=nbytes, read_seconds=time.perf_counter() - started)
         elif isinstance(base, Pieced):
             fill_pieced(base, window, out, self._fill_now, self.pool)
         else:

@@ -85,6 +85,16 @@ class Runtime:
         """Bytes reserved for values that live between runs and aren't dropped for anything."""
         return self.ledger.reserved - self._idle_reserved - self.keeper.remembered - self.cache.kept_bytes
 
+    @property
+    def buffers_reserved(self) -> tuple[int, int]:
+        """Bytes reserved between runs for the pool's blocks: idle ones, and those that are lent all the same."""
+        return self._idle_reserved, self._stray
+
+    @property
+    def spill_directories(self) -> list[Path]:
+        """Where values have been spilled by this process."""
+        return list(self._spill.values())
+
     def directory(self, parent: Path) -> Path:
         """Where values are spilled below a parent directory; made when it is first wanted."""
         if parent not in self._spill:

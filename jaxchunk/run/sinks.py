@@ -81,10 +81,12 @@ class WriteSink:
         What writing one takes besides its values.
     open_target
         Makes the target, when the stage begins.
+    name
+        The target's, for people.
     """
 
-    def __init__(self, grid: Grid, encode_bytes: int, open_target: Callable[[], Any]) -> None:
-        self.grid, self.encode_bytes, self._open = grid, encode_bytes, open_target
+    def __init__(self, grid: Grid, encode_bytes: int, open_target: Callable[[], Any], name: str) -> None:
+        self.grid, self.encode_bytes, self._open, self.name = grid, encode_bytes, open_target, name
         self.target: Any = None
 
     def begin(self, runtime: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -103,9 +102,6 @@ class DiskValue:
         self._stride = dtype.itemsize
         for axis in grid:
             self._stride *= axis.largest
-        self._lock = threading.Lock()
-        self.bytes_written = 0
-        self.bytes_read = 0
         self._finalizer = weakref.finalize(self, _remove, self._file, self.path)
 
     def _offset(self, index: tuple[int, ...]) -> int:
@@ -124,16 +120,19 @@ class DiskValue:
             with pool.holding(0 if part.flags.c_contiguous else part.nbytes):
                 data = _bytes_of(np.ascontiguousarray(part))
                 _write_all(self._file, data, self._offset(block))
-        with self._lock:
-            self.bytes_written += tile.nbytes
 
-    def fill(self, window: Window, out: Array, pool: Pool) -> None:
-        """Read a window: of each block the runs that it meets, or what lies between them where they are short."""
+    def fill(self, window: Window, out: Array, pool: Pool) -> int:
+        """Read a window: of each block the runs that it meets, or what lies between them where they are short.
+
+        Returns how many bytes were read, those in between included.
+        """
+        nbytes = 0
         for index, part, target in window_blocks(self.grid, window):
             shape = tuple(b - a for a, b in (axis.block(i) for axis, i in zip(self.grid, index, strict=True)))
-            self._fill_block(self._offset(index), shape, part, out[target], pool)
+            nbytes += self._fill_block(self._offset(index), shape, part, out[target], pool)
+        return nbytes
 
-    def _fill_block(self, offset: int, shape: tuple[int, ...], part: tuple[slice, ...], out: Array, pool: Pool) -> None:
+    def _fill_block(self, offset: int, shape: tuple[int, ...], part: tuple[slice, ...], out: Array, pool: Pool) -> int:
         # Along the last axes that are wanted whole, and a range of the one before them, bytes run on.
         run = len(shape)
         while run > 0 and part[run - 1] == slice(0, shape[run - 1], 1):
@@ -146,8 +145,8 @@ class DiskValue:
         length = (part[run].stop - part[run].start) * inner if shape else inner
         apart = math.prod(shape[run:]) * self.dtype.itemsize
         if rows > 1 and length < SHORT_RUN and outer and apart <= SHORT_GAP:
-            self._fill_slab(offset, shape, part, out, pool)
-            return
+            return self._fill_slab(offset, shape, part, out, pool)
+        nbytes = 0
         strides = [math.prod(shape[a + 1 :]) * self.dtype.itemsize for a in range(len(shape))]
         for place in np.ndindex(*(len(range(p.start, p.stop, p.step)) for p in outer)):
             at = offset + sum((p.start + i * p.step) * s for p, i, s in zip(outer, place, strides, strict=False))
@@ -158,15 +157,19 @@ class DiskValue:
                     one = np.empty(piece.shape[1:], self.dtype)
                     self._read(one, at + i * part[run].step * inner)
                     piece[i] = one
+                nbytes += piece.nbytes
             elif not stepped and piece.flags.c_contiguous:
                 self._read(piece, at)
+                nbytes += piece.nbytes
             else:
                 count = (part[run].stop - part[run].start) if shape else 1
                 scratch = pool.take((count, *shape[run + 1 :]) if shape else (), self.dtype)
                 self._read(scratch, at)
+                nbytes += scratch.nbytes
                 piece[...] = scratch[:: part[run].step] if shape else scratch
+        return nbytes
 
-    def _fill_slab(self, offset: int, shape: tuple[int, ...], part: tuple[slice, ...], out: Array, pool: Pool) -> None:
+    def _fill_slab(self, offset: int, shape: tuple[int, ...], part: tuple[slice, ...], out: Array, pool: Pool) -> int:
         # Of leading axes of which one element is wanted no more than that is read.
         wanted = [len(range(p.start, p.stop, p.step)) for p in part]
         lead = next((a for a, n in enumerate(wanted) if n > 1), 0)
@@ -177,11 +180,10 @@ class DiskValue:
         self._read(slab, offset + first * math.prod(shape[lead + 1 :]) * self.dtype.itemsize)
         found = slab[(slice(None, None, part[lead].step), *part[lead + 1 :])]
         out[...] = found.reshape(out.shape)
+        return slab.nbytes
 
     def _read(self, out: Array, offset: int) -> None:
         _read_all(self._file, _bytes_of(out), offset)
-        with self._lock:
-            self.bytes_read += out.nbytes
 
     def close(self) -> None:
         self._finalizer()
