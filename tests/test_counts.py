@@ -52,6 +52,19 @@ def test_widening_for_a_moment_neither_spills_nor_reads_twice(shape: Any, chunks
     np.testing.assert_array_equal(zarr.open_array(sink)[...], expected)
 
 
+def test_what_is_spilled_is_read_once_in_whatever_tiles() -> None:
+    z = synthetic_array((1024, 1024), (128, 128), "float64", pattern)
+    sink = SinkStore(lambda key: True)
+    with budget(4 * MIB), jc.profile() as p:  # along rows in bands of them, then along columns
+        rows = xp.fft.fft(jc.from_zarr(z), axis=1)
+        jc.to_zarr(xp.fft.fft(rows, axis=0), sink, chunks=(1024, 8))
+    figures = p.to_dict()
+    assert figures["spilled_bytes"] == 16 * MIB
+    assert figures["spill_read_bytes"] <= 1.1 * 16 * MIB
+    expected = np.fft.fft2(z.store.values(((0, 1024), (0, 1024))))
+    np.testing.assert_allclose(zarr.open_array(sink)[...], expected, atol=1e-9 * np.abs(expected).max())
+
+
 # --- reshapes ---------------------------------------------------------------------------------------
 
 FLAT = [

@@ -6,6 +6,7 @@ devices; moves of data are in `_views`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -82,6 +83,13 @@ def broadcast_map(shape: Shape, space: Shape) -> Map:
     return tuple(axis if n == space[axis] else None for axis, n in enumerate(shape, start=first))
 
 
+@functools.lru_cache(1024)
+def _broadcast(shapes: tuple[Shape, ...]) -> tuple[Shape, tuple[Map, ...]]:
+    """The space of operands that are broadcast against each other, and the map of each."""
+    space = broadcast_shape(shapes)
+    return space, tuple(broadcast_map(shape, space) for shape in shapes)
+
+
 def mapped_grid(operands: Sequence[Node], maps: Sequence[Map], space: Shape) -> Grid:
     """Per axis of the space the cuts of the first operand that follows it."""
     grid: list[Axis | None] = [None] * len(space)
@@ -109,10 +117,8 @@ def blockwise(
 
     The key, with the name, stands for the body and all that it captures.
     """
-    if space is None:
-        space = broadcast_shape(node.shape for node in operands)
-    if maps is None:
-        maps = [broadcast_map(node.shape, space) for node in operands]
+    if space is None or maps is None:
+        space, maps = _broadcast(tuple(node.shape for node in operands))
     op = Blockwise(name, body, key, space, tuple(maps), literal=literal, flops=flops, arrays=arrays)
     return make(op, operands, mapped_grid(operands, maps, space), dtype)
 

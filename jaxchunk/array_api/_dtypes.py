@@ -114,7 +114,9 @@ def as_dtype(dtype: Any) -> DType:
 def dtype_of(x: Any) -> DType | None:
     """The dtype of an array or NumPy scalar, a supported one; None for everything else."""
     dtype = None if isinstance(x, type) else getattr(x, "dtype", None)
-    return as_dtype(dtype) if isinstance(dtype, np.dtype) else None
+    if not isinstance(dtype, np.dtype):
+        return None
+    return dtype if dtype in _DTYPE_SET else as_dtype(dtype)
 
 
 def promote(first: DType, second: DType) -> DType:

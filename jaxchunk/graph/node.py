@@ -7,6 +7,7 @@ into primitives once it knows the budget.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -160,9 +161,14 @@ class Limits(Protocol):
 def users_line() -> str:
     """The nearest "file:line" up the stack that isn't this package's own."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+@functools.cache
+def _is_ours(file: str) -> bool:
+    return file.startswith(_PACKAGE)
 
 
 def postorder(roots: Iterable[Node], stop: Callable[[Node], bool] = lambda node: False) -> Iterator[Node]:

@@ -145,11 +145,15 @@ class Kernels:
         self._key = (program.key, device.platform, device.id)
         self._hash = hash(self._key)
         self._local: dict[Hashable, Kernel] = {}
-        vectors: dict[Any, list[Any]] = {dtype: [] for dtype in param_dtypes(program)}
-        for value in program.params:
-            vectors[value.dtype].append(value)
-        self._params_host = tuple(np.array(v, dtype) for dtype, v in vectors.items())
+        self._params_host = self.packed(program.params)
         self._params: Any = None
+
+    def packed(self, params: Sequence[np.generic]) -> tuple[np.ndarray[Any, Any], ...]:
+        """Scalars in place of the program's own as kernels take them: a vector for each dtype."""
+        vectors: dict[Any, list[Any]] = {dtype: [] for dtype in param_dtypes(self.program)}
+        for value in params:
+            vectors[value.dtype].append(value)
+        return tuple(np.array(v, dtype) for dtype, v in vectors.items())
 
     def params(self) -> Any:
         """The lifted scalars on the device, moved there once."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from jaxchunk.config import Settings
 from jaxchunk.graph.gathers import Gather
-from jaxchunk.graph.grid import Axis
+from jaxchunk.graph.grid import Axis, Grid
 from jaxchunk.graph.node import Node, postorder
 from jaxchunk.graph.primitives import Affine, AxisMap, Move, Reshape
 from jaxchunk.plan.fuse import Draft, draft_of, exists
@@ -17,7 +18,7 @@ from jaxchunk.plan.tile import reads_per_chunk
 from jaxchunk.plan.traffic import traffic
 from jaxchunk.run.sinks import WriteSink
 from jaxchunk.run.stage import Leaf, Stage
-from jaxchunk.run.values import Slot
+from jaxchunk.run.values import SHORT_RUN, Slot
 from jaxchunk.run.views import Pieced
 from jaxchunk.store.stored import StoredArray
 
@@ -82,6 +83,9 @@ class Assembler:
     def _append(self, stage: Stage) -> None:
         stage.number = len(self.stages)
         self.stages.append(stage)
+        for leaf in [*stage.leaves, *(leaf for group in stage.groups for leaf in group.leaves)]:
+            if isinstance(leaf.view.base, Slot):
+                _cut_for_reading(leaf.view.base, leaf.view.maps, stage.tiles)
 
     def _add(self, draft: Draft, room: int) -> None:
         stage, misfit = self.maker.make(draft, room)
@@ -193,8 +197,7 @@ class Assembler:
         copy = Node(Affine("copy", view), (node,), grid, node.dtype, node.device, draft.roots[0][0].where)
         self.slots[copy] = Slot(grid, node.dtype, "copy", "disk")
         first, misfit = self.maker.make(draft_of(copy), room)
-        # Blocks that neither pass has to cut: each pass's tiles hold them whole.
-        self.slots[copy].grid = tuple(_common(first.tiles[i], stage.tiles[a].largest) for i, a in enumerate(axes))
+        _cut_for_reading(self.slots[copy], [AxisMap(a) for a in axes], stage.tiles)
         self._append(first)
         draft.builder.leaves[number] = (copy, tuple(AxisMap(a) for a in axes))
         return misfit is None
@@ -254,6 +257,18 @@ def identity(name: str, node: Node) -> Node:
     """A node of the same value."""
     maps = tuple(AxisMap(a) for a in range(node.ndim))
     return Node(Affine(name, maps), (node,), node.grid, node.dtype, node.device, node.where)
+
+
+def _cut_for_reading(slot: Slot, maps: Sequence[AxisMap], tiles: Grid) -> None:
+    """Cut what is written to disk into blocks that a stage that reads it needn't cut, nor the one that makes it."""
+    if slot.tier != "disk":
+        return
+    grid = tuple(
+        axis if m.axis is None else _common(axis, tiles[m.axis].largest * abs(m.step))
+        for axis, m in zip(slot.grid, maps, strict=True)
+    )
+    if math.prod(axis.largest for axis in grid) * slot.dtype.itemsize >= SHORT_RUN:
+        slot.grid = grid
 
 
 def _common(tiles: Axis, other: int) -> Axis:

@@ -33,7 +33,7 @@ from jaxchunk.run.profile import StageCounters, Totals, record
 from jaxchunk.run.runtime import Runtime, runtime
 from jaxchunk.run.sinks import CheckSink, ResultSink, WriteSink
 from jaxchunk.run.stage import Stage
-from jaxchunk.run.values import HostValue
+from jaxchunk.run.values import HostValue, Slot
 from jaxchunk.store.stored import StoredArray
 
 
@@ -123,6 +123,14 @@ class Plan:
     def results_too_large(self) -> bool:
         """Whether the problem is about what is handed out, or kept."""
         return self.problem is not None and self.problem != self._assembler.problem
+
+    def asked_of(self, sink: ResultSink) -> list[int]:
+        """The requests, by number, that a result answers."""
+        return [i for i, node in enumerate(self._wanted) if self._results.get(node) is sink]
+
+    def users_of(self, slot: Slot) -> list[Node]:
+        """The nodes that a value will be remembered for."""
+        return [n for node, users in self._remember.items() if self._assembler.slots.get(node) is slot for n in users]
 
     def _sinks(self) -> dict[Node, list[Any]]:
         """Where each wanted node's tiles go."""

@@ -320,10 +320,7 @@ class StageRun:
         """Pass one tile of a result on, without the axes that it doesn't keep."""
         kept_index = tuple(index[a] for a in output.kept)
         kept_box = output.box(index, box)
-        shape = box_shape(kept_box)
-        if output.grid is None and tile.shape != shape:
-            full = tuple(b - a if x in output.kept else 1 for x, (a, b) in enumerate(box))
-            tile = np.broadcast_to(tile, full).reshape(shape)
+        tile = output.shaped(index, box, tile)
         for sink in output.sinks:
             sink.put(kept_index, kept_box, tile, self)
 

@@ -75,6 +75,7 @@ class Keeper:
         for node, _ in self.values():
             if node not in read and not is_held(node):
                 node.value = None
+        self._nodes = {node.serial: weakref.ref(node) for node, _ in self.values()}
 
     def read_again(self, sources: Iterable[Any]) -> None:
         """Note what a run reads; sources that an earlier run has read, too, have chunks worth keeping."""

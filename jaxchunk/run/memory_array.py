@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxchunk.graph.grid import Grid
+from jaxchunk.run.views import Window
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,11 @@ class MemoryArray:
     values: np.ndarray[Any, Any]
     grid: Grid
     name: str = "array in memory"
+
+    def fill(self, window: Window, out: np.ndarray[Any, Any]) -> None:
+        """Read a window."""
+        where: tuple[Any, ...] = (..., *(slice(s.start, s.stop, s.step) for s in window))
+        out[...] = self.values[where]
 
     @property
     def shape(self) -> tuple[int, ...]:

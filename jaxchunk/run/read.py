@@ -98,10 +98,7 @@ class Reader:
             batch = max(1, BATCH_BYTES // base.layout.unit_nbytes)
             for first in range(0, len(parts), batch):
                 jobs.append(partial(self._read_parts, base, parts[first : first + batch]))
-        elif isinstance(base, MemoryArray):
-            where: tuple[Any, ...] = (..., *(slice(s.start, s.stop, s.step) for s in window))
-            out[...] = base.values[where]
-        elif isinstance(base, HostValue):
+        elif isinstance(base, MemoryArray | HostValue):
             base.fill(window, out)
         elif isinstance(base, DiskValue):
             started = time.perf_counter()

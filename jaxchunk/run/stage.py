@@ -53,6 +53,14 @@ class Output:
             return block_box(self.grid, [index[a] for a in self.kept])
         return tuple(box[a] for a in self.kept)
 
+    def shaped(self, index: Sequence[int], box: Box, tile: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """What a kernel gave for a box of the stage, without the axes that the result doesn't keep."""
+        shape = box_shape(self.box(index, box))
+        if self.grid is not None or tile.shape == shape:
+            return tile
+        full = tuple(b - a if axis in self.kept else 1 for axis, (a, b) in enumerate(box))
+        return np.broadcast_to(tile, full).reshape(shape)
+
     def nbytes(self, index: Sequence[int], box: Box) -> int:
         """Bytes of the result's tile."""
         return self.dtype.itemsize * math.prod(box_shape(self.box(index, box)))

@@ -22,7 +22,7 @@ _tokens = itertools.count()
 
 # Runs of fewer bytes are read together with what lies between them, unless they are further apart.
 SHORT_RUN = 4096
-SHORT_GAP = 65536
+SHORT_GAP = 16384
 # Elements that lie so far apart are read one by one.
 FAR = 16
 
