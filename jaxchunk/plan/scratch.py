@@ -39,6 +39,9 @@ CUSTOM_CALL = "custom_call"
 # For what nobody has measured: a platform without a table, a library that JAX doesn't come with.
 CAUTIOUS = 4.0
 
+# Bytes of a matrix from which on several threads do it faster than one: below, they mostly wait for each other.
+SHARED_MATRIX = 4 * 2**20
+
 # Unless it is integers by themselves, a sort moves values in boxes of this size, one for each operand.
 SORTED_BYTES = 16
 
@@ -91,6 +94,14 @@ def scratch_bytes(works: Iterable[Work], tile_bytes: int, platform: str) -> int:
             factor = CAUTIOUS if table is None else table[work.name].factor
             most = max(most, factor * (tile_bytes if work.nbytes is None else work.nbytes))
     return math.ceil(most)
+
+
+def library_threads(works: Iterable[Work], in_flight: int, cores: int) -> int | None:
+    """How many threads LAPACK is to use for a body on each of so many tasks at once; None where it isn't called."""
+    matrices = [work.nbytes or 0 for work in works if work.name in CPU and CPU[work.name].unit == "matrix"]
+    if not matrices:
+        return None
+    return max(1, cores // in_flight) if max(matrices) >= SHARED_MATRIX else 1
 
 
 def sort_entry(kinds: Sequence[str]) -> str:

@@ -10,11 +10,12 @@ from jaxchunk.config import Settings
 from jaxchunk.graph.gathers import Assignment, Gather
 from jaxchunk.graph.grid import Axis, Grid
 from jaxchunk.graph.node import Node
-from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source, compose
+from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source, Work, compose
 from jaxchunk.lower.compile import Kernels, local_device
 from jaxchunk.lower.program import Program
 from jaxchunk.plan.fuse import Draft
 from jaxchunk.plan.memory import Need, scratch, stage_need, temporaries
+from jaxchunk.plan.scratch import library_threads
 from jaxchunk.plan.tile import MOST_CUTS, Axes, choose, cuts_per_chunk, describe, reads_per_chunk
 from jaxchunk.run.pool import block_bytes
 from jaxchunk.run.sinks import ValueSink, WriteSink
@@ -88,6 +89,7 @@ class StageMaker:
             reserve=tiling.need.total(tiling.in_flight),
             indices=program.indices,
             flops=builder.flops * math.prod(draft.space),
+            library_threads=library_threads(_library_work(program), tiling.in_flight, threads),
         )
         for output in everything:
             for sink in output.sinks:
@@ -221,6 +223,11 @@ def decoded_bytes(stored: StoredArray | Node) -> int:
 
 
 # --- how a draft is cut ------------------------------------------------------------------------------
+
+
+def _library_work(program: Program) -> list[Work]:
+    """What libraries are called for in a program."""
+    return [work for instr in program.body.instrs if instr.kind == "whole" for work in instr.payload.primitives]
 
 
 def _only_moves(program: Program, leaves: list[Leaf]) -> bool:

@@ -17,6 +17,7 @@ from jaxchunk.graph.grid import Box, Grid, box_shape
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Const
 from jaxchunk.run.execute import inside_task
+from jaxchunk.run.libraries import library_threads
 from jaxchunk.run.profile import StageCounters, Totals, record
 from jaxchunk.run.runtime import Runtime
 from jaxchunk.run.stage import Leaf, Output, Stage
@@ -93,7 +94,8 @@ class _Run:
     def run(self) -> None:
         with jax.enable_x64(True), jax.core.eval_context():
             for stage, params in zip(self.recipe.stages, self.recipe.params, strict=True):
-                self._stage(stage, params)
+                with library_threads(stage.library_threads):
+                    self._stage(stage, params)
         kept = {id(value) for _, value in self.remembered}
         for value in self.values.values():
             if id(value) not in kept:

@@ -22,6 +22,7 @@ from jaxchunk.run.execute import StageRun, in_task
 from jaxchunk.run.interrupt import Interrupt
 from jaxchunk.run.keep import Keeper
 from jaxchunk.run.ledger import Ledger
+from jaxchunk.run.libraries import library_threads
 from jaxchunk.run.pool import Pool, set_up_allocator
 from jaxchunk.run.profile import StageCounters
 from jaxchunk.run.sinks import ResultSink, ValueSink, WriteSink
@@ -121,6 +122,8 @@ class Runtime:
 
     def _take_turns(self, turn: list[Stage], on_task: Callable[[Stage, int], None]) -> list[StageCounters]:
         with contextlib.ExitStack() as stack:
+            limits = [stage.library_threads for stage in turn if stage.library_threads is not None]
+            stack.enter_context(library_threads(min(limits, default=None)))
             runs = [
                 stack.enter_context(StageRun(stage, self.ledger, self.pool, self.cache, self.interrupt, on_task, turn))
                 for stage in turn

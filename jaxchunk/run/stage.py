@@ -114,6 +114,8 @@ class Stage:
         What a step kernel is taken to need where the compiler doesn't say.
     scratch
         What it takes besides, unknown to the compiler.
+    library_threads
+        How many threads LAPACK may use for each of its tasks; None where it has nothing to do.
     cache
         Bytes for decoded chunks that several tasks want.
     """
@@ -142,6 +144,7 @@ class Stage:
     frees: list[Any] = field(default_factory=list)
     flops: float = 0.0
     strip_of: Stage | None = None
+    library_threads: int | None = None
 
     @property
     def whole_tile(self) -> tuple[int, ...]:
