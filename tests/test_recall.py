@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import jaxchunk as jc
 import jaxchunk.array_api as xp
-from jaxchunk.plan import api
-from jaxchunk.plan.recall import MOST_RECIPES, SMALL_BYTES, Recipes
+from jaxchunk.plan import api, recall
+from jaxchunk.plan.recall import SMALL_BYTES, Recipes
 from jaxchunk.run.runtime import runtime
 
 
@@ -110,10 +110,11 @@ def test_recipes_keep_no_arrays(recipes: Recipes) -> None:
     assert source() is None
 
 
-def test_only_so_many_recipes_are_kept(recipes: Recipes) -> None:
-    for n in range(1, MOST_RECIPES + 5):
+def test_only_so_many_recipes_are_kept(recipes: Recipes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recall, "MOST_RECIPES", 5)
+    for n in range(1, 10):
         assert float(xp.sum(xp.asarray(np.ones(n)) * 2)) == 2 * n
-    assert len(recipes._recipes) == MOST_RECIPES
+    assert len(recipes._recipes) == 5
 
 
 OTHERS: dict[str, Callable[[], Any]] = {

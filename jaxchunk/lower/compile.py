@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jaxlib.version
@@ -38,7 +40,8 @@ TINY = 4096
 Shape = tuple[int, ...]
 
 
-class Kernel(NamedTuple):
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Kernel:
     """A compiled function, with what the compiler says it needs besides arguments and results."""
 
     call: Callable[..., Any]
@@ -137,14 +140,13 @@ def temp_bytes(compiled: Any) -> int | None:
 
 
 class Kernels:
-    """The kernels of one stage's program, by tile shape."""
+    """The kernels of one stage's program, by tile shape. The cache owns them: one that it drops is compiled again."""
 
     def __init__(self, program: Program, device: jax.Device) -> None:
         self.program = program
         self.device = device
         self._key = (program.key, device.platform, device.id)
-        self._hash = hash(self._key)
-        self._local: dict[Hashable, Kernel] = {}
+        self._local: weakref.WeakValueDictionary[Hashable, Kernel] = weakref.WeakValueDictionary()
         self._params_host = self.packed(program.params)
         self._params: Any = None
 

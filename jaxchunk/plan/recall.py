@@ -26,8 +26,7 @@ from jaxchunk.run.values import HostValue, Slot
 # Larger arrays, and longer graphs, take longer to compute than to plan.
 SMALL_BYTES = 2**16
 MOST_NODES = 256
-# Each keeps a few kernels alive, beyond the cache's own bound.
-MOST_RECIPES = 32
+MOST_RECIPES = 256
 
 
 class Form(NamedTuple):

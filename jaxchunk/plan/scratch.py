@@ -40,7 +40,7 @@ CUSTOM_CALL = "custom_call"
 CAUTIOUS = 4.0
 
 # Bytes of a matrix from which on several threads do it faster than one: below, they mostly wait for each other.
-SHARED_MATRIX = 4 * 2**20
+SHARED_MATRIX = 16 * 2**20
 
 # Unless it is integers by themselves, a sort moves values in boxes of this size, one for each operand.
 SORTED_BYTES = 16
