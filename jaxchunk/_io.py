@@ -45,8 +45,9 @@ def from_zarr(source: Any, *, chunks: ChunksLike | None = None, missing: str = "
 
     Notes
     -----
-    A chunk is decoded whole, so the least memory that a computation needs is one decoded chunk and its
-    encoded bytes. Computing notices when the stored array is replaced (`SourceChangedError`), but not
+    A compressed chunk is decoded whole, so the least memory that a computation needs is one decoded chunk
+    and its encoded bytes. Of chunks that are large for the budget and neither compressed nor filtered the
+    rows that are wanted are read. Computing notices when the stored array is replaced (`SourceChangedError`), but not
     when others change single chunks in place. Damaged chunks raise `StorageError`.
 
     Examples
@@ -108,7 +109,7 @@ def to_zarr(
     FileExistsError
         There is something, and `overwrite` is False; or it isn't an array.
     ValueError
-        Chunks, shards or a region that don't fit; writing in place over what is read.
+        Chunks, shards or a region that don't fit; writing in place over what is read; a place inside of an array.
     TypeError
         `x` is no jaxchunk array, or a region's array has another dtype.
     MemoryBudgetError

@@ -214,7 +214,8 @@ def _value(kind: str, node: Node, value: HostValue | DiskValue) -> Holding:
 
 def _chunks(machine: Runtime) -> Iterator[Holding]:
     for source, count, nbytes in machine.cache.kept_sources():
-        yield Holding("chunks", source.name, reserved=nbytes, held=nbytes, count=count)
+        name = "arrays that are gone" if source is None else source.name
+        yield Holding("chunks", name, reserved=nbytes, held=nbytes, count=count)
 
 
 def _buffers(machine: Runtime, chunks: int) -> Iterator[Holding]:

@@ -67,6 +67,15 @@ def test_a_region_takes_slices_and_nothing_that_makes_arrays(tmp_path: Path) -> 
         jc.to_zarr(xp.ones((2, 4)), tmp_path / "a.zarr", region=(slice(2, 4), slice(0, 4)), overwrite=True)
 
 
+def test_a_write_inside_of_an_array_is_refused_at_the_call(tmp_path: Path) -> None:
+    jc.to_zarr(xp.zeros(4), tmp_path / "a.zarr", chunks=2)
+    before = sorted(tmp_path.rglob("*"))
+    for inside in ("b.zarr", "c/b.zarr", "c/0/b.zarr"):
+        with pytest.raises(ValueError, match=r"a\.zarr is a Zarr array"):
+            jc.to_zarr(xp.ones(4), tmp_path / "a.zarr" / inside, compute=False)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 @pytest.mark.parametrize("kibibytes", [256, 600, 4096])
 def test_tiles_that_line_up_with_no_chunk_keep_to_the_budget(tmp_path: Path, kibibytes: int) -> None:
     values = np.ones((1, 301, 7, 257), "uint8" if kibibytes < 600 else "float64")

@@ -18,7 +18,7 @@ import zarr
 from helpers.synthetic import CountingStore, FailingStore, blocks, sink_store
 from hypothesis import given
 from hypothesis import strategies as st
-from zarr.codecs import BloscCodec, BytesCodec, GzipCodec
+from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, TransposeCodec
 from zarr.storage import LocalStore, MemoryStore
 
 from jaxchunk.errors import SourceChangedError
@@ -198,6 +198,19 @@ def test_what_is_there_is_not_replaced_unless_asked_and_only_if_it_is_an_array(t
         create(store, path="g", overwrite=True)
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("path", ["x/y", "x/c/0/y", "x/a/b/c"])
+def test_nothing_is_made_inside_of_an_array(tmp_path: Path, zarr_format: Any, local: bool, path: str) -> None:
+    place = tmp_path / "g" if local else MemoryStore()
+    zarr.create_array(place, name="x", shape=(2,), dtype="f4", zarr_format=zarr_format)[:] = 1
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match=rf"{path} can't be made: .*/x is a Zarr array"):
+        create(place, path=path)
+    assert sorted(tmp_path.rglob("*")) == before
+    write(create(place, path="beside/y"), VALUES)
+
+
 def test_an_array_made_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     target = create(tmp_path / "x")
     zarr.create_array(tmp_path / "x", shape=(1,), dtype="i4")[:] = 5
@@ -267,6 +280,8 @@ def test_a_full_disk_leaves_no_partial_file(tmp_path: Path, monkeypatch: pytest.
         {"shards": {"shape": (6, 8), "index_location": "start"}},
         {"shards": (6, 8), "serializer": BytesCodec(endian="big")},
         {"zarr_format": 2, "order": "F", "dtype": ">f8"},
+        {"zarr_format": 2, "order": "F", "dtype": ">f8", "compressors": None},
+        {"filters": [TransposeCodec(order=(1, 0))], "compressors": None},
     ],
     ids=str,
 )

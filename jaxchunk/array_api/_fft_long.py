@@ -25,6 +25,8 @@ from jaxchunk.graph.node import Node, postorder
 from jaxchunk.graph.primitives import Blockwise, Source
 from jaxchunk.plan.scratch import fft_entry
 from jaxchunk.plan.tile import JOIN_BYTES
+from jaxchunk.run.values import SHORT_RUN
+from jaxchunk.store.parts import in_parts, is_divisible
 from jaxchunk.store.stored import StoredArray
 
 Transform: TypeAlias = Callable[[Node, Sequence[Line]], Node]
@@ -46,9 +48,9 @@ class Split(NamedTuple):
 
 def long_line(node: Node, line: Line, budget: int, transform: Transform) -> Node | None:
     """The transform of complex lines that don't fit in the budget whole; None where there is no way."""
-    split = _split_along_chunks(node, line, budget)
-    if split is not None:
-        return _four_step(node, line, split, transform)
+    along = _split_along_chunks(node, line, budget)
+    if along is not None:
+        return _four_step(in_parts_of(node, along[1]), line, along[0], transform)
     split = split_of(node, line, budget // 4)
     if split is not None:
         # A column has elements of many chunks: in strides one reads what is stored without any.
@@ -97,23 +99,58 @@ class Needs:
         return needed_bytes(self.dtype, self.turned, [self.line._replace(n=q)], q, False)
 
 
+def _stores_of(node: Node) -> list[StoredArray]:
+    """The stores that a node is computed from."""
+    arrays = [n.op.array for n in postorder([node], stop=made) if isinstance(n.op, Source)]
+    return [array for array in arrays if isinstance(array, StoredArray)]
+
+
+def _longest_side(array: StoredArray) -> int:
+    return max((cuts.largest for cuts in array.grid), default=0)
+
+
 def _longest_chunk(node: Node) -> int:
     """The longest side of a chunk of the stores that a node is computed from; 0 where there are none."""
-    stored = [n.op.array for n in postorder([node], stop=made) if isinstance(n.op, Source)]
-    return max((cuts.largest for a in stored if isinstance(a, StoredArray) for cuts in a.grid), default=0)
+    return max(map(_longest_side, _stores_of(node)), default=0)
 
 
-def _split_along_chunks(node: Node, line: Line, budget: int) -> Split | None:
-    """A split in which a task's columns are whole chunks of a store, if there is one: no copy is made then."""
+def _split_along_chunks(node: Node, line: Line, budget: int) -> tuple[Split, int] | None:
+    """A split in which a task's columns are whole chunks of a store, or whole parts of chunks, and how long these are.
+
+    No copy is made then. None where there is no such split.
+    """
     chunk, needs = _longest_chunk(node), Needs(node, line)
     if not chunk or line.n % chunk:
         return None
-    for p in divisors(line.n // chunk)[1:-1]:
-        small = needs.row(line.n // p) <= budget * TASK_SHARE and needs.columns(p, chunk) <= budget * 3 // 4
-        # The planner joins columns up to so many bytes.
-        if small and p * chunk * node.dtype.itemsize <= JOIN_BYTES:
-            return Split(p, line.n // p)
+    least = SHORT_RUN // node.dtype.itemsize if _is_parted(node) else chunk
+    lengths = [c for c in reversed(divisors(chunk)) if c >= min(chunk, least)]
+    for length in lengths:
+        for p in divisors(line.n // length)[1:-1]:
+            small = needs.row(line.n // p) <= budget * TASK_SHARE and needs.columns(p, length) <= budget * 3 // 4
+            # The planner joins columns up to so many bytes.
+            if small and p * length * node.dtype.itemsize <= JOIN_BYTES:
+                return Split(p, line.n // p), length
     return None
+
+
+def _is_parted(node: Node) -> bool:
+    """Whether the chunks of all stores that a node is computed from can be read in parts, along the longest side."""
+    stored = _stores_of(node)
+    return all(is_divisible(a) and a.layout.unit_nbytes == _longest_side(a) * a.dtype.itemsize for a in stored)
+
+
+def in_parts_of(node: Node, length: int) -> Node:
+    """The node, computed from stores whose chunks are read in parts of so many elements, where they are longer."""
+    turned: dict[Node, Node] = {}
+    for inner in postorder([node], stop=made):
+        operands = tuple(turned.get(operand, operand) for operand in inner.operands)
+        if isinstance(inner.op, Source) and isinstance(inner.op.array, StoredArray):
+            array = in_parts(inner.op.array, length * inner.dtype.itemsize)
+            if array is not inner.op.array:
+                turned[inner] = Node(Source(array), (), array.grid, inner.dtype, inner.device, inner.where)
+        elif operands != inner.operands and not made(inner):
+            turned[inner] = Node(inner.op, operands, inner.grid, inner.dtype, inner.device, inner.where)
+    return turned.get(node, node)
 
 
 def _four_step(node: Node, line: Line, split: Split, transform: Transform) -> Node:

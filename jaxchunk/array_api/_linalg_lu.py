@@ -15,11 +15,11 @@ from jax import lax
 
 from jaxchunk.array_api import _build, _views
 from jaxchunk.array_api._build import convert
-from jaxchunk.array_api._linalg_arguments import stack_of
+from jaxchunk.array_api._linalg_arguments import identity, stack_of
 from jaxchunk.array_api._linalg_checks import regular, regular_triangle
 from jaxchunk.array_api._linalg_norms import norm_of
 from jaxchunk.array_api._linalg_pieces import strip
-from jaxchunk.array_api._linalg_qr import by_panels
+from jaxchunk.array_api._linalg_qr import Reflections, by_panels
 from jaxchunk.array_api._linalg_tasks import Cost, composite, fits, task, whole_axes
 from jaxchunk.array_api._linalg_triangular import back_substituted
 from jaxchunk.array_api._linalg_vectors import diagonal_of
@@ -61,8 +61,8 @@ def pivots(node: Node) -> Node:
         n = x.shape[-1]
         if not _fits(x, limits):
             r, done = by_panels(x, n, limits)
-            assert done.triangle is not None
-            turns = _build.blockwise("turn", _turn, ("turn", x.dtype.str), (diagonal_of(done.triangle),), x.dtype)
+            turns = _views.concat(done.turns, x.ndim - 2)
+            turns = _build.blockwise("turn", _turn, ("turn", x.dtype.str), (turns,), x.dtype)
             return _product(diagonal_of(r), turns)
         packed = _factored(x, limits)
         swapped = _views.squeeze(_views.cut(packed, x.ndim - 1, n + 1, n + 2), [x.ndim - 1])
@@ -98,16 +98,34 @@ def solve(node: Node, right: Node) -> Node:
         a, b = operands
         if _fits(a, limits):
             return _solved(regular(_factored(a, limits)), b, limits)
-        n = a.shape[-1]
-        r, done = by_panels(a, n, limits)
-        checked = regular_triangle(r, diagonal_of(r), norm_of(r, (r.ndim - 2,), 2.0, False))
-        return back_substituted(checked, done.applied(b), limits)
+        r, done = _by_regular_panels(a, limits)
+        return back_substituted(r, done.applied(b), limits)
 
     outer = [_build.filled(0, x.dtype, x.grid[:-2]) for x in (node, right)]
     batch = _build.broadcast_shape(x.shape for x in outer)
     stack = _build.mapped_grid(outer, [_build.broadcast_map(x.shape, batch) for x in outer], batch)
     grid = (*stack, node.grid[-2], right.grid[-1])
     return composite("solve", None, (node, right), grid, right.dtype, expand)
+
+
+def inverse(node: Node) -> Node:
+    """The inverses of matrices: solutions for all columns of the identity. A run refuses singular ones."""
+    eye = _views.rechunk(identity(node, node.shape[-1], node.dtype), node.grid[-2:])
+
+    def expand(operands: Sequence[Node], limits: Limits) -> Node:
+        (a,) = operands
+        if _fits(a, limits):
+            return _solved(regular(_factored(a, limits)), eye, limits)
+        r, done = _by_regular_panels(a, limits)
+        return back_substituted(r, done.adjoint(), limits)
+
+    return composite("inv", None, (node,), node.grid, node.dtype, expand)
+
+
+def _by_regular_panels(node: Node, limits: Limits) -> tuple[Node, Reflections]:
+    """R and Q, of which a run refuses the first where it is singular to working precision."""
+    r, done = by_panels(node, node.shape[-1], limits)
+    return regular_triangle(r, diagonal_of(r), norm_of(r, (r.ndim - 2,), 2.0, False)), done
 
 
 def _solved(factors: Node, right: Node, limits: Limits) -> Node:

@@ -1,9 +1,9 @@
 """Nodes of QR decompositions: in one task, by blocks of rows, or by panels.
 
-By panels Q is a product of reflections, I - Y T Yᴴ with a tall Y and a triangular T. A panel takes
-what all panels to its left do to it in two products, and is then decomposed by blocks of rows, from
-which its reflections are recovered (Ballard et al., 2014): so that it may have as many columns as
-square blocks in memory have, however long it is.
+By panels Q is a product of reflections, I - W Yᴴ with tall W and Y (Bischof and Van Loan, 1987). A
+panel takes what all panels to its left do to it in two products, and is then decomposed by blocks of
+rows, from which its reflections are recovered (Ballard et al., 2014): so that it may have as many
+columns as square blocks in memory have, however long it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from jaxchunk.array_api._build import DType
 from jaxchunk.array_api._linalg_arguments import identity, stack_of
 from jaxchunk.array_api._linalg_pieces import (
     adjoint_of,
-    grid_of_blocks,
     joined,
     part,
     settled,
@@ -28,8 +27,9 @@ from jaxchunk.array_api._linalg_pieces import (
 )
 from jaxchunk.array_api._linalg_tasks import Cost, Packing, composite, expanded_once, fits, task
 from jaxchunk.array_api._linalg_tsqr import COST, block_rows, qr_in_one_task, tall, tsqr
+from jaxchunk.array_api._linalg_vectors import diagonal_of
 from jaxchunk.array_api._values import Value
-from jaxchunk.array_api._views import broadcast_to
+from jaxchunk.array_api._views import broadcast_to, concat
 from jaxchunk.graph.grid import Axis
 from jaxchunk.graph.node import Limits, Node
 
@@ -98,7 +98,7 @@ def _panel_width(node: Node, limits: Limits) -> int:
 
 
 class Reflections:
-    """The product of the panels' reflections so far: I - Y T Yᴴ.
+    """The product of the panels' reflections so far: Q = I - W Yᴴ.
 
     Parameters
     ----------
@@ -106,38 +106,45 @@ class Reflections:
         The matrix that is decomposed.
     width
         Of its panels.
+
+    Attributes
+    ----------
+    turns
+        A column of numbers for each panel, the diagonal of its T: the reflections' determinants follow from them.
     """
 
     def __init__(self, node: Node, width: int, limits: Limits) -> None:
         self.node, self.limits = node, limits
         self.rows = node.shape[-2]
-        self.panels: list[Node] = []  # columns of Y
-        self.triangle: Node | None = None  # T
-        # Y and T are given in few sizes, so that few kernels do for all panels.
+        self.turns: list[Node] = []
+        self._y, self._w = _Panels(), _Panels()
+        # Y and W are given in few sizes, so that few kernels do for all panels.
         self.step = SIZES * width
 
     def _padded(self) -> tuple[Node, Node]:
-        """Y and T, with zeros up to the next of few sizes."""
-        assert self.triangle is not None
-        made = self.triangle.shape[-1]
+        """W and Y, with columns of zeros up to the next of few sizes."""
+        made = self._y.width
         more = min(-made % self.step, max(0, min(self.node.shape[-2:]) - made))
-        y = joined([*self.panels, zeros(self.node, self.rows, more)], -1)
-        beside, below = zeros(self.node, made, more), zeros(self.node, more, made + more)
-        return y, joined([joined([self.triangle, beside], -1), below], -2)
+        beside = zeros(self.node, self.rows, more)
+        return self._w.joined(beside), self._y.joined(beside)
 
     def applied(self, x: Node) -> Node:
         """The adjoint of the product, times a matrix."""
-        if self.triangle is None:
+        if not self.turns:
             return x
-        y, t = self._padded()
-        return updated(x, y, _contraction.matmul(adjoint_of(t), _contraction.matmul(adjoint_of(y), x)))
+        w, y = self._padded()
+        return updated(x, y, _contraction.matmul(adjoint_of(w), x))
+
+    def adjoint(self) -> Node:
+        """The adjoint of the product."""
+        w, y = self._padded()
+        return updated(identity(self.node, self.rows, self.node.dtype), y, adjoint_of(w))
 
     def columns(self, k: int) -> Node:
         """The first columns of the product."""
-        y, t = self._padded()
-        inner = _contraction.matmul(t, adjoint_of(part(y, -2, 0, k)))
+        w, y = self._padded()
         first = part(identity(self.node, self.rows, self.node.dtype), -1, 0, k)
-        return updated(first, y, inner)
+        return updated(first, w, adjoint_of(part(y, -2, 0, k)))
 
     def add(self, rest: Node) -> Node:
         """Take in the reflections that make a panel, the lowest rows of some columns, triangular; that triangle."""
@@ -152,17 +159,36 @@ class Reflections:
         if length > width:
             pieces.append(_divided(part(q, -2, width, length), u, self.limits))
         panel = joined(pieces, -2)
-        if self.triangle is None:
-            self.triangle = t
-        else:
-            # How the new reflections meet all earlier ones.
-            y, earlier = self._padded()
-            met = _contraction.matmul(earlier, _contraction.matmul(adjoint_of(y), panel))
-            beside = _build.blockwise("negative", lax.neg, ("negative", node.dtype.str), (met,), node.dtype)
-            beside = part(_contraction.matmul(beside, t), -2, 0, self.triangle.shape[-1])
-            self.triangle = grid_of_blocks([[self.triangle, beside], [zeros(node, width, start), t]])
-        self.panels.append(panel)
+        # All earlier reflections of the new ones: Q (I - Y T Yᴴ) = Q - Q Y T Yᴴ.
+        turned = panel
+        if self.turns:
+            w, y = self._padded()
+            turned = updated(panel, w, _contraction.matmul(adjoint_of(y), panel))
+        self._w.add(_contraction.matmul(turned, t))
+        self._y.add(panel)
+        self.turns.append(diagonal_of(t))
         return triangle
+
+
+class _Panels:
+    """Panels side by side: so many of them are one node, that what reads all of them has few operands."""
+
+    def __init__(self) -> None:
+        self.width = 0
+        self._groups: list[Node] = []
+        self._last: list[Node] = []
+
+    def add(self, panel: Node) -> None:
+        self.width += panel.shape[-1]
+        self._last.append(panel)
+        if len(self._last) == SIZES:
+            self._groups.append(joined(self._last, -1))
+            self._last = []
+
+    def joined(self, beside: Node) -> Node:
+        """All of them, and something beside them where it has any columns."""
+        pieces = [*self._groups, *self._last, *([beside] if beside.shape[-1] else [])]
+        return concat(pieces, beside.ndim - 1)
 
 
 def _recovered(head: Node, r: Node, limits: Limits) -> tuple[Packing, Node]:

@@ -166,13 +166,7 @@ def inv(x: Array, /) -> Array:
     array([[0.  , 0.25],
            [0.5 , 0.  ]])
     """
-    return Array(inverse(square("inv", x)))
-
-
-def inverse(node: Node) -> Node:
-    """The inverses of a node's matrices."""
-    eye = _views.rechunk(identity(node, node.shape[-1], node.dtype), node.grid[-2:])
-    return _linalg_lu.solve(node, eye)
+    return Array(_linalg_lu.inverse(square("inv", x)))
 
 
 def matrix_power(x: Array, n: int, /) -> Array:
@@ -211,7 +205,7 @@ def matrix_power(x: Array, n: int, /) -> Array:
     if exponent == 0:
         eye = _views.rechunk(identity(node, node.shape[-1], node.dtype), node.grid[-2:])
         return Array(_views.broadcast_to(eye, node.shape))
-    power, result, rest = inverse(node) if exponent < 0 else node, None, abs(exponent)
+    power, result, rest = _linalg_lu.inverse(node) if exponent < 0 else node, None, abs(exponent)
     while True:
         if rest % 2:
             result = power if result is None else _contraction.matmul(result, power)

@@ -115,10 +115,10 @@ def reading_bytes(base: Any, maps: Sequence[Any], tile: Sequence[int], io_thread
                 met = span // axis.largest if aligned else -(-(span - 1) // axis.largest) + 1
                 chunks *= min(axis.nblocks, met)
         in_place = _decodes_in_place(base, maps, tile)
-        return min(io_threads, max(1, chunks)) * (base.scratch_bytes if in_place else _one_chunk(base))
+        return min(io_threads, max(1, chunks)) * (base.scratch_bytes if in_place else one_chunk(base))
     if isinstance(base, Pieced):
-        return pieced_bytes(base, maps, tile) + io_threads * _one_chunk(base)
-    return _one_chunk(base)
+        return pieced_bytes(base, maps, tile) + io_threads * one_chunk(base)
+    return one_chunk(base)
 
 
 def pieced_bytes(base: Any, maps: Sequence[Any], shape: Sequence[int]) -> int:
@@ -151,10 +151,10 @@ def _within(grid: Grid, box: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(shape))
 
 
-def _one_chunk(base: Any) -> int:
+def one_chunk(base: Any) -> int:
     """Bytes that hold one block of what is read, and what decoding it takes."""
     if isinstance(base, Pieced):
-        return max((_one_chunk(view.base) for view in base.operands), default=0)
+        return max((one_chunk(view.base) for view in base.operands), default=0)
     block = _padded(base.dtype.itemsize * math.prod(axis.largest for axis in base.grid))
     if isinstance(base, StoredArray):
         return block + base.scratch_bytes

@@ -36,6 +36,9 @@ from jaxchunk.run.stage import Stage
 from jaxchunk.run.values import HostValue, Slot
 from jaxchunk.store.stored import StoredArray
 
+# Budgets that many times as large are looked at for one that would do.
+MOST_GROWN = 1024
+
 
 class Plan:
     """How arrays and writes will be computed. Made by :func:`jaxchunk.plan`; nothing has run.
@@ -293,14 +296,20 @@ class Plan:
             return self._run(machine, on_task or (lambda stage, done: None))
 
     def _advice(self) -> str:
-        """A budget that would do, found by planning with larger and larger ones."""
-        budget = self.budget
-        for _ in range(60):
-            budget += -(-budget // 8)
-            enough = replace(self.settings, host_memory=budget, device_memory=None)
-            if Plan(self.requests, enough, self._persisted).problem is None:
-                return f"A budget of {budget:,} bytes (host_memory) would do."
-        return "No larger budget was found that would do."
+        """A budget that would do, found by planning: twice as much until it does, then less by an eighth or so."""
+        little, enough = self.budget, 2 * self.budget
+        while not self._would_do(enough):
+            if enough >= MOST_GROWN * self.budget:
+                return "No larger budget was found that would do."
+            little, enough = enough, 2 * enough
+        for _ in range(3):
+            middle = (little + enough + 1) // 2
+            little, enough = (little, middle) if self._would_do(middle) else (middle, enough)
+        return f"A budget of {enough:,} bytes (host_memory) would do."
+
+    def _would_do(self, budget: int) -> bool:
+        settings = replace(self.settings, host_memory=budget, device_memory=None)
+        return Plan(self.requests, settings, self._persisted).problem is None
 
     def _run(self, machine: Runtime, on_task: Callable[[Stage, int], None]) -> list[Any]:
         started = time.perf_counter()

@@ -14,15 +14,21 @@ from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshap
 from jaxchunk.lower.compile import Kernels, local_device
 from jaxchunk.lower.program import Program
 from jaxchunk.plan.fuse import Draft
-from jaxchunk.plan.memory import Need, scratch, stage_need, temporaries
+from jaxchunk.plan.memory import Need, one_chunk, scratch, stage_need, temporaries
 from jaxchunk.plan.scratch import library_threads
 from jaxchunk.plan.tile import MOST_CUTS, Axes, choose, cuts_per_chunk, describe, reads_per_chunk
-from jaxchunk.run.pool import block_bytes
+from jaxchunk.run.pool import PAGE, block_bytes
 from jaxchunk.run.sinks import ValueSink, WriteSink
 from jaxchunk.run.stage import GroupPlan, Leaf, Output, Stage
 from jaxchunk.run.values import Slot
 from jaxchunk.run.views import Pieced, View
+from jaxchunk.store.parts import in_parts, is_divisible
 from jaxchunk.store.stored import StoredArray
+
+# Chunks of more than this share of the budget are read in parts, so many of which go into it, or more.
+WHOLE_SHARE = 1 / 8
+PARTS_IN_BUDGET = 32
+PART_BYTES = 4 * 2**20
 
 
 class StageMaker:
@@ -103,11 +109,17 @@ class StageMaker:
         exact = ""
         if any(output.grid is not None for output in stage.outputs):
             exact = " (blocks are computed whole; for map_blocks, rechunk to smaller ones)"
-        elif any(isinstance(sink, WriteSink) for output in stage.outputs for sink in output.sinks):
-            exact = " (chunks, or shards, are written whole: smaller ones by chunks= or shards= need less)"
+        elif sinks := [sink for output in stage.outputs for sink in output.sinks if isinstance(sink, WriteSink)]:
+            unit = "×".join(str(axis.largest) for axis in sinks[0].grid)
+            exact = (
+                f" (chunks, or shards, are written whole, here {unit}: smaller ones by chunks= or shards= need less)"
+            )
+        leaves = [*stage.leaves, *(leaf for group in stage.groups for leaf in group.leaves)]
+        said = whole_chunks(leaves, stage.reserve // 2)
         return (
             f"{stage.name}, asked for at {stage.where}, needs {stage.reserve:,} bytes for its smallest tile, {tile}"
             f"{exact}; there are {max(0, room):,} of the budget of {self.settings.budget:,}"
+            f"{'; ' if said else ''}{said}"
         )
 
     def _results(self, draft: Draft) -> tuple[list[Output], list[GroupPlan]]:
@@ -157,9 +169,11 @@ class StageMaker:
         if node.value is not None:
             return node.value
         if isinstance(node.op, Source):
-            if isinstance(node.op.array, StoredArray):
-                self.sources.add(node.op.array)
-            return node.op.array
+            if not isinstance(node.op.array, StoredArray):
+                return node.op.array
+            stored = as_read(node.op.array, self.settings.budget)
+            self.sources.add(stored)
+            return stored
         assert isinstance(node.op, Concat | Reshape | Gather), node
         op, operands = self._layered(node)
         views = []
@@ -184,6 +198,30 @@ class StageMaker:
             below = below.operands[0]
         layers.reverse()
         return op.joined([layer.op for layer in layers]), [below, *(p for layer in layers for p in layer.operands[1:])]
+
+
+# --- what is read of stored arrays -------------------------------------------------------------------
+
+
+def as_read(stored: StoredArray, budget: int) -> StoredArray:
+    """A stored array as a plan reads it: chunks that are large for the budget in parts, where their codec allows it."""
+    if stored.layout.unit_nbytes <= WHOLE_SHARE * budget:
+        return stored
+    return in_parts(stored, min(PART_BYTES, max(PAGE, budget // PARTS_IN_BUDGET)))
+
+
+def whole_chunks(leaves: Sequence[Leaf], least: int) -> str:
+    """What to say of sources of which decoding a chunk takes so many bytes, and chunks are decoded whole."""
+    said = []
+    for stored in dict.fromkeys(s for leaf in leaves for s in stored_in(leaf.view.base)):
+        taken = one_chunk(stored)
+        if taken >= least and not is_divisible(stored):
+            said.append(
+                f"a stored chunk of {stored.name} must be decoded whole, since its codecs need all of its bytes: "
+                f"{stored.layout.unit_nbytes:,} bytes, {taken:,} with the encoded ones and what the codecs take; store "
+                "the array again with smaller chunks=, shards= around them if there would be too many, or uncompressed"
+            )
+    return "; ".join(said)
 
 
 # --- chunks that several tiles want ------------------------------------------------------------------

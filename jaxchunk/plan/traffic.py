@@ -75,7 +75,10 @@ def traffic(stage: Stage) -> Traffic:
     live = {base: _live(stage, base, leaves) for base, leaves in stored.items()}
     room = min(1.0, stage.cache / max(1, sum(live.values())))
     for base, leaves in stored.items():
-        once, always = _met_once(base, leaves), sum(_met_by_tiles(base, leaf, tiles) for leaf, tiles in leaves)
+        once, apart = _met_once(base, leaves), [_met_by_tiles(base, leaf, tiles) for leaf, tiles in leaves]
+        # A tile of views that differ by no more than a tile decodes the chunks that they share once.
+        near = len(_apart([leaf.view.maps for leaf, _ in leaves], stage.tiles)) < len(stage.tiles)
+        always = max(apart) if near else sum(apart)
         # Of the chunks that are waited for, those that there is room for aren't decoded again.
         reads[base] += int(once + (1 - room) * max(0, always - once)) if live[base] else once
     return Traffic(dict(reads), list(_writes(stage)))

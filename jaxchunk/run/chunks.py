@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
@@ -24,7 +25,7 @@ class _Entry(NamedTuple):
 class _Lasting(NamedTuple):
     chunk: Array
     nbytes: int
-    source: Any
+    source: weakref.ref[Any]
     stamp: Hashable
 
 
@@ -34,7 +35,8 @@ class ChunkCache:
     A chunk goes in only where there is room, and goes out after its last planned use: so a scan
     that doesn't fit keeps the part that was in first, instead of replacing all of it in turn.
     Two tasks that want one chunk at once share one decode. Chunks of sources in `lasting` stay for
-    later runs, as far as `kept_limit` goes; they are reserved in the ledger as they come in.
+    later runs, as far as `kept_limit` goes, and as long as their source is there; they are reserved in
+    the ledger as they come in.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -60,18 +62,32 @@ class ChunkCache:
     def _may_last(self, source: Any, nbytes: int) -> bool:
         return id(source) in self.lasting and self.kept_bytes + nbytes <= self.kept_limit
 
-    def get(self, source: Any, index: tuple[int, ...], nbytes: int, uses: int, decode: Callable[[], Array]) -> Array:
-        """The chunk; `uses` is how often the stage wants it in all (0: not known, kept while there is room)."""
+    def get(
+        self,
+        source: Any,
+        index: tuple[int, ...],
+        nbytes: int,
+        uses: int,
+        decode: Callable[[], Array],
+        now: int = 1,
+    ) -> Array:
+        """The chunk.
+
+        Parameters
+        ----------
+        uses, now
+            How often the stage wants it in all (0: not known, kept while there is room), and with this call.
+        """
         key = (id(source), index)
         with self._lock:
             lasting = self._lasting.get(key)
             if lasting is not None:
-                if lasting.stamp == source.chunk_stamp(index):
+                if lasting.stamp == source.chunk_stamp(index) and lasting.source() is source:
                     return lasting.chunk
                 self._let_go(key)
             entry = self._kept.get(key)
             if entry is not None:
-                self._count_use(key, entry)
+                self._count_use(key, entry, now)
                 return entry.chunk
             future = self._decoding.get(key)
             if future is None:
@@ -86,7 +102,7 @@ class ChunkCache:
             with self._lock:
                 entry = self._kept.get(key)
                 if entry is not None:
-                    self._count_use(key, entry)
+                    self._count_use(key, entry, now)
             return chunk
         try:
             stamp = source.chunk_stamp(index) if lasts else None
@@ -102,9 +118,9 @@ class ChunkCache:
         with self._lock:
             del self._decoding[key]
             if lasts:
-                self._lasting[key] = _Lasting(chunk, nbytes, source, stamp)
-            elif uses != 1:
-                self._insert(key, chunk, nbytes, uses - 1)
+                self._lasting[key] = _Lasting(chunk, nbytes, weakref.ref(source), stamp)
+            elif uses != now:
+                self._insert(key, chunk, nbytes, max(uses - now, -1))
         own.set_result(chunk)
         return chunk
 
@@ -118,13 +134,13 @@ class ChunkCache:
         self._kept[key] = _Entry(chunk, nbytes, left)
         self.used += nbytes
 
-    def _count_use(self, key: Hashable, entry: _Entry) -> None:
-        if entry.left == 1:
-            self._drop(key)
-        elif entry.left > 1:
-            self._kept[key] = entry._replace(left=entry.left - 1)
-        else:
+    def _count_use(self, key: Hashable, entry: _Entry, now: int) -> None:
+        if entry.left < 0:
             self._kept.move_to_end(key)
+        elif entry.left <= now:
+            self._drop(key)
+        else:
+            self._kept[key] = entry._replace(left=entry.left - now)
 
     def _drop(self, key: Hashable) -> None:
         self.used -= self._kept.pop(key).nbytes
@@ -141,20 +157,33 @@ class ChunkCache:
         """
         with self._lock:
             for key, entry in list(self._lasting.items()):
-                if entry.source.stale or (self.lasting and key[0] not in self.lasting):
+                source = entry.source()
+                if source is None or source.stale or (self.lasting and key[0] not in self.lasting):
                     self._let_go(key)
             for key in reversed(list(self._lasting)):
                 if self.kept_bytes > limit:
                     self._let_go(key)
             self.kept_limit = limit
 
+    def let_go_of_dead(self) -> bool:
+        """Let chunks go whose source is gone, since nothing can read them any more; whether there were any."""
+        with self._lock:
+            dead = [key for key, entry in self._lasting.items() if entry.source() is None]
+            for key in dead:
+                self._let_go(key)
+        return bool(dead)
+
     def kept_sources(self) -> list[tuple[Any, int, int]]:
-        """The sources of which chunks are kept for later runs, with how many of each, and their bytes."""
+        """The sources of which chunks are kept for later runs, with how many of each, and their bytes.
+
+        None stands for sources that are gone: their chunks go before the next run.
+        """
         found: dict[int, tuple[Any, int, int]] = {}
         # No lock: who asks may have the ledger's, which is taken inside this one elsewhere.
         for entry in list(self._lasting.values()):
-            _, count, nbytes = found.get(id(entry.source), (None, 0, 0))
-            found[id(entry.source)] = (entry.source, count + 1, nbytes + entry.nbytes)
+            source = entry.source()
+            _, count, nbytes = found.get(id(source), (None, 0, 0))
+            found[id(source)] = (source, count + 1, nbytes + entry.nbytes)
         return list(found.values())
 
     def clear(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 import traceback
@@ -20,9 +21,10 @@ from jaxchunk.run.groups import GroupState
 from jaxchunk.run.interrupt import Interrupt
 from jaxchunk.run.ledger import Ledger
 from jaxchunk.run.pool import Pool, Tab
+from jaxchunk.run.pressure import Attempt, is_out_of_memory, not_there
 from jaxchunk.run.profile import StageCounters
 from jaxchunk.run.read import Reader, in_turn
-from jaxchunk.run.stage import Leaf, Stage, Task
+from jaxchunk.run.stage import Leaf, Stage
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -50,6 +52,9 @@ def _do(job: Callable[[], None]) -> None:
         traceback.clear_frames(error.__traceback__)
         raise
 
+
+# Seconds before a task by itself is tried again that a device had no memory for.
+PAUSES = (0.0, 0.1, 0.4)
 
 # Leaves of more bytes are worth the microseconds that it takes to have them back at once.
 LARGE = 2**20
@@ -103,6 +108,8 @@ class StageRun:
     ----------
     on_task
         Called after each task with (stage, tasks done).
+    relieve
+        Frees all memory that the library can do without.
     turn
         The stages that take turns with this one, itself included: they share decoded chunks.
     """
@@ -116,9 +123,10 @@ class StageRun:
         interrupt: Interrupt,
         on_task: Callable[[Stage, int], None],
         turn: Sequence[Stage],
+        relieve: Callable[[], None],
     ) -> None:
         self.stage, self.ledger, self.pool, self.cache = stage, ledger, pool, cache
-        self.interrupt, self.on_task = interrupt, on_task
+        self.interrupt, self.on_task, self.relieve = interrupt, on_task, relieve
         self.counters = StageCounters(stage.name)
         self.workers = max(1, min(stage.in_flight, stage.tasks))
         self._io = ThreadPoolExecutor(stage.io_threads, "jaxchunk-io") if stage.io_threads > 1 else None
@@ -127,6 +135,9 @@ class StageRun:
         self._lock = threading.Lock()
         self._done = 0
         self._error: BaseException | None = None
+        self._again: list[Attempt] = []
+        self._short: BaseException | None = None
+        self._tries = self._done_before = 0
         self.grown = 0
         self.tab = Tab(pool)
 
@@ -151,21 +162,45 @@ class StageRun:
     def run(self, strip: tuple[int, ...] = ()) -> None:
         """Do the stage's tasks, or those of one strip."""
         started = time.perf_counter()
-        self._tasks = self.stage.task_list(strip)
+        self._tasks: Iterator[Attempt] = map(Attempt, self.stage.task_list(strip))
         try:
-            if self.workers == 1:
-                self._work()
-            else:
-                threads = [
-                    threading.Thread(target=self._work, name=f"jaxchunk-{i}", daemon=True) for i in range(self.workers)
-                ]
-                self._start_and_join(threads)
+            self._run_workers()
+            while self._short is not None and self._error is None:
+                self._make_do()
+                self._run_workers()
         finally:
             self.counters.seconds += time.perf_counter() - started
         if self._error is not None:
             # The blocks that the frames of a fault refer to go back, also where the fault is kept.
             traceback.clear_frames(self._error.__traceback__)
             raise self._error
+
+    def _run_workers(self) -> None:
+        if self.workers == 1:
+            self._work()
+            return
+        self._start_and_join(
+            [threading.Thread(target=self._work, name=f"jaxchunk-{i}", daemon=True) for i in range(self.workers)]
+        )
+
+    def _make_do(self) -> None:
+        """After a device had no memory for a task, though the plan did, and all others have ended: go on with less.
+
+        Whatever can be is let go of, and half as many tasks run at once from here on. It is over where one
+        alone has been tried some times, with pauses for others to let go of theirs, and none was done.
+        """
+        assert self._short is not None
+        error, self._short = self._short, None
+        self._tries = 0 if self._done > self._done_before or self.workers > 1 else self._tries + 1
+        self._done_before = self._done
+        if self._tries > len(PAUSES):
+            raise not_there(self.stage, self.stage.kernels.device, self.ledger.budget, error) from error
+        self.relieve()
+        if self._tries:
+            time.sleep(PAUSES[self._tries - 1])
+        self.workers = max(1, self.workers // 2)
+        again, self._again = self._again, []
+        self._tasks = itertools.chain(again, self._tasks)
 
     def __exit__(self, *_: object) -> None:
         """Give back whatever the stage still holds."""
@@ -215,19 +250,36 @@ class StageRun:
         with jax.enable_x64(True), jax.core.eval_context():
             while True:
                 with self._lock:
-                    task = next(self._tasks, None) if self._error is None else None
-                if task is None:
+                    over = self._error is not None or self._short is not None
+                    attempt = None if over else next(self._tasks, None)
+                if attempt is None:
                     break
                 try:
-                    self._task(task, spares)
+                    self._task(attempt, spares)
                     self._report()
                 except BaseException as error:
+                    if is_out_of_memory(error):
+                        self._put_back(attempt, error)
+                        break
                     if isinstance(error, Exception):
-                        where = f"(asked for at {self.stage.where}), task {task.outer}"
+                        where = f"(asked for at {self.stage.where}), task {attempt.task.outer}"
                         error.add_note(f"while computing {self.stage.name} {where}")
                     self._fail(error)
                     break
         spares.drop()
+
+    def _put_back(self, attempt: Attempt, error: BaseException) -> None:
+        """Have a task done again when all others have ended, and no more begun until then."""
+        traceback.clear_frames(error.__traceback__)  # what it holds goes back
+        self._let_go(attempt)
+        with self._lock:
+            self._again.append(attempt)
+            self._short = error.with_traceback(None)
+
+    def _let_go(self, attempt: Attempt) -> None:
+        """A task has no states any more."""
+        self.tab.release(attempt.state_bytes)
+        attempt.state_bytes = 0
 
     def _report(self) -> None:
         with self._lock:
@@ -236,38 +288,45 @@ class StageRun:
         self.counters.add(tasks=1)
         self.on_task(self.stage, done)
 
-    def _task(self, task: Task, spares: Spares) -> None:
-        stage = self.stage
+    def _task(self, attempt: Attempt, spares: Spares) -> None:
+        attempt.begin()
+        stage, task = self.stage, attempt.task
         states: Any = None
         carries: Any = ()
-        state_bytes = 0
         first: tuple[int, ...] | None = None
         for index in stage.steps_of(task):
             self._check()
             box = stage.box(index)
-            leaves = [self.reader.leaf(leaf, box) for leaf in stage.leaves]
+            leaves = self.reader.leaves(stage.leaves, box)
             if stage.kernels is None:
                 tile = leaves.pop()
                 for output in stage.outputs:
-                    self.deliver(output, index, box, tile)
+                    attempt.once(self.deliver, output, index, box, tile)
                 del tile
                 continue
             if states is None:
                 first = index
                 states = stage.kernels.initial_states(box_shape(box))
-                state_bytes = sum(s.nbytes for state in states for s in state)
-                self.tab.hold(state_bytes)
+                attempt.state_bytes = sum(s.nbytes for state in states for s in state)
+                self.tab.hold(attempt.state_bytes)
             if stage.ordered is not None and index[stage.ordered] == 0:
                 carries = stage.kernels.initial_carries(box_shape(box))
-            states, carries = self._step(index, box, leaves, spares, states, carries)
+            states, carries = self._step(attempt, index, box, leaves, spares, states, carries)
             leaves.clear()  # before the next step's are read
         if stage.groups and first is not None:
             for group in self.groups:
-                group.add(task, first, tuple(states[f] for f in group.plan.folds))
-        self.tab.release(state_bytes)
+                group.add(attempt, first, tuple(states[f] for f in group.plan.folds))
+        self._let_go(attempt)
 
     def _step(
-        self, index: tuple[int, ...], box: Box, leaves: list[Array], spares: Spares, states: Any, carries: Any
+        self,
+        attempt: Attempt,
+        index: tuple[int, ...],
+        box: Box,
+        leaves: list[Array],
+        spares: Spares,
+        states: Any,
+        carries: Any,
     ) -> Any:
         stage = self.stage
         tile = box_shape(box)
@@ -280,8 +339,9 @@ class StageRun:
         with self.pool.holding(out_bytes + 2 * carry_bytes + temp_bytes):
             outputs, states, carries = self.call(kernel, box, leaves, old, states, carries)
             self.counters.add(compute_seconds=time.perf_counter() - started)
-            for output, value in zip(stage.outputs, outputs, strict=True):
-                self.deliver(output, index, box, np.asarray(value))
+            results = [np.asarray(value) for value in outputs]
+            for output, result in zip(stage.outputs, results, strict=True):
+                attempt.once(self.deliver, output, index, box, result)
         if old:
             spares.give(outputs)
         return states, carries
@@ -325,4 +385,4 @@ class StageRun:
             sink.put(kept_index, kept_box, tile, self)
 
     def group_leaves(self, leaves: list[Leaf], box: Box) -> list[Array]:
-        return [self.reader.leaf(leaf, box) for leaf in leaves]
+        return self.reader.leaves(leaves, box)

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from jaxchunk.graph.grid import box_shape
+from jaxchunk.run.pressure import Attempt
 from jaxchunk.run.stage import Task
 
 if TYPE_CHECKING:
@@ -33,34 +34,48 @@ class GroupState:
         self._joined: dict[tuple[int, ...], tuple[int, Any]] = {}
         self._lock = threading.Lock()
 
-    def add(self, task: Task, index: tuple[int, ...], states: tuple[Any, ...]) -> None:
+    def add(self, attempt: Attempt, index: tuple[int, ...], states: tuple[Any, ...]) -> None:
         """Take one task's states; finish the tile where they were the last ones it waited for."""
         if self.total == 1:
-            self._finish(index, states)
+            attempt.once(self._finish, index, states)
             return
         key = tuple(0 if a in self.plan.dropped else i for a, i in enumerate(index))
-        nbytes = sum(s.nbytes for state in states for s in state)
-        self.run.tab.hold(nbytes)
+        attempt.once(self._put, key, self._rank(attempt.task), states)
+        attempt.once(self._join, key, index)
+
+    def _put(self, key: tuple[int, ...], rank: int, states: tuple[Any, ...]) -> None:
+        self.run.tab.hold(_nbytes(states))
         with self._lock:
-            self._waiting[key][self._rank(task)] = states
-            done, joined = self._joined.pop(key, (0, None))
+            self._waiting[key][rank] = states
+
+    def _join(self, key: tuple[int, ...], index: tuple[int, ...]) -> None:
+        """Join a tile's states that are there, up to the first that is lacking; nothing is lost where that fails."""
+        with self._lock:
             waiting = self._waiting[key]
+            done, joined = self._joined.get(key, (0, None))
             while done in waiting:
-                state = waiting.pop(done)
                 if joined is None:
-                    joined = state
+                    joined = waiting[done]
                 else:
                     tile = box_shape(self.stage.box(index))
-                    joined = self.stage.kernels.combine(self.number, tile).call(joined, state)
+                    joined = self.stage.kernels.combine(self.number, tile).call(joined, waiting[done])
                     jax.block_until_ready(joined)
-                    self.run.tab.release(nbytes)
+                    self.run.tab.release(_nbytes(joined))
+                del waiting[done]
                 done += 1
-            if done < self.total:
-                self._joined[key] = (done, joined)
+                self._joined[key] = done, joined
+            if not waiting:
+                del self._waiting[key]
+            if done < self.total:  # or another task has finished it
                 return
-            del self._waiting[key]
-        self._finish(key, joined)
-        self.run.tab.release(nbytes)
+            del self._joined[key]
+        try:
+            self._finish(key, joined)
+        except BaseException:
+            with self._lock:
+                self._joined[key] = done, joined
+            raise
+        self.run.tab.release(_nbytes(joined))
 
     def _rank(self, task: Task) -> int:
         rank = 0
@@ -80,5 +95,10 @@ class GroupState:
         with self.run.pool.holding(need):
             results = self.run.call(kernel, kept_box, leaves, states)
             self.run.counters.add(compute_seconds=time.perf_counter() - started)
-            for output, value in zip(self.plan.outputs, results, strict=True):
-                self.run.deliver(output, index, kept_box, np.asarray(value))
+            tiles = [np.asarray(value) for value in results]
+            for output, tile in zip(self.plan.outputs, tiles, strict=True):
+                self.run.deliver(output, index, kept_box, tile)
+
+
+def _nbytes(states: tuple[Any, ...]) -> int:
+    return sum(s.nbytes for state in states for s in state)

@@ -25,7 +25,9 @@ def library_threads(most: int | None) -> Iterator[None]:
 
 @functools.cache
 def _controller() -> threadpoolctl.ThreadpoolController:
-    # JAX loads SciPy's LAPACK with the first kernel that calls it: the controller knows what is loaded.
-    import scipy.linalg  # noqa: F401
+    # JAX loads SciPy's LAPACK with the first kernel that calls it: the controller knows what is loaded. This is
+    # the module that JAX begins with, too: a thread that compiles then waits, where with another module of the
+    # package each of the two would have the lock that the other one wants.
+    import scipy.linalg.cython_blas  # noqa: F401
 
     return threadpoolctl.ThreadpoolController()

@@ -26,8 +26,11 @@ Spread: TypeAlias = Callable[[list[Callable[[], None]]], None]
 # Small chunks are read in batches of so many bytes: what a job costs by itself is paid once for each.
 BATCH_BYTES = 2**20
 
-Part: TypeAlias = tuple[tuple[int, ...], tuple[slice, ...], Array]
-"""A chunk's index, the part of it that is wanted, and where that goes."""
+Parts: TypeAlias = list[tuple[tuple[slice, ...], Array]]
+"""The parts of a chunk that are wanted, and where each goes."""
+
+Wanted: TypeAlias = dict[StoredArray, dict[tuple[int, ...], Parts]]
+"""By array and chunk, all that is to be read."""
 
 
 def in_turn(jobs: list[Callable[[], None]]) -> None:
@@ -52,17 +55,24 @@ class Reader:
         self.stages, self.pool, self.cache, self.counters, self.spread = stages, pool, cache, counters, spread
         self._once: dict[int, bool] = {}
 
-    def leaf(self, leaf: Leaf, box: Box) -> Array:
-        """A leaf's tile with the space's axes, size 1 on those it doesn't follow."""
+    def leaves(self, leaves: Sequence[Leaf], box: Box) -> list[Array]:
+        """The leaves' tiles with the space's axes, size 1 on those that one doesn't follow.
+
+        A chunk that several of them meet is decoded once.
+        """
+        wanted: Wanted = {}
+        tiles = [self._tile(leaf, box, wanted) for leaf in leaves]
+        self._read(wanted)
+        return tiles
+
+    def _tile(self, leaf: Leaf, box: Box, wanted: Wanted) -> Array:
+        """A leaf's tile: what is to be decoded for it isn't there yet."""
         shape = tuple(n if s else 1 for n, s in zip(box_shape(box), leaf.spans, strict=True))
         shared = self._whole_chunk(leaf, box, shape)
         if shared is not None:
             return shared
         out = self.pool.take(shape, leaf.dtype)
-        jobs: list[Callable[[], None]] = []
-        fill_view(leaf.view, box, out, partial(self._fill, jobs))
-        if jobs:
-            self.spread(jobs)
+        fill_view(leaf.view, box, out, partial(self._fill, wanted))
         return out
 
     def _whole_chunk(self, leaf: Leaf, box: Box, shape: tuple[int, ...]) -> Array | None:
@@ -85,19 +95,14 @@ class Reader:
                 return self._chunk(base, index, uses).reshape(shape)
         return None
 
-    def _fill(self, jobs: list[Callable[[], None]], base: Any, window: Window, out: Array) -> None:
-        """Read a window, or add what is to be done for it to the jobs.
-
-        Jobs are partial applications: a fault keeps the functions of its frames alive, and so what
-        they close over, but not these.
-        """
+    def _fill(self, wanted: Wanted, base: Any, window: Window, out: Array) -> None:
+        """Read a window, or add the chunks that it meets to what is wanted."""
         if isinstance(base, Slot):
             base = base.value
         if isinstance(base, StoredArray):
-            parts = [(index, part, out[target]) for index, part, target in window_blocks(base.grid, window)]
-            batch = max(1, BATCH_BYTES // base.layout.unit_nbytes)
-            for first in range(0, len(parts), batch):
-                jobs.append(partial(self._read_parts, base, parts[first : first + batch]))
+            chunks = wanted.setdefault(base, {})
+            for index, part, target in window_blocks(base.grid, window):
+                chunks.setdefault(index, []).append((part, out[target]))
         elif isinstance(base, MemoryArray | HostValue):
             base.fill(window, out)
         elif isinstance(base, DiskValue):
@@ -111,28 +116,49 @@ class Reader:
 
     def _fill_now(self, base: Any, window: Window, out: Array) -> None:
         # Pieces may be put together from scratch arrays, which don't wait.
-        jobs: list[Callable[[], None]] = []
-        self._fill(jobs, base, window, out)
-        self.spread(jobs)
+        wanted: Wanted = {}
+        self._fill(wanted, base, window, out)
+        self._read(wanted)
 
-    def _read_parts(self, base: StoredArray, parts: Sequence[Part]) -> None:
-        """Read chunks that nobody else wants into place, or by way of one block; others go through the cache."""
+    def _read(self, wanted: Wanted) -> None:
+        """Read all chunks that are wanted.
+
+        Jobs are partial applications: a fault keeps the functions of its frames alive, and so what
+        they close over, but not these.
+        """
+        jobs: list[Callable[[], None]] = []
+        for base, chunks in wanted.items():
+            batch = max(1, BATCH_BYTES // base.layout.unit_nbytes)
+            pairs = list(chunks.items())
+            for first in range(0, len(pairs), batch):
+                jobs.append(partial(self._read_chunks, base, pairs[first : first + batch]))
+        if jobs:
+            self.spread(jobs)
+
+    def _read_chunks(self, base: StoredArray, chunks: Sequence[tuple[tuple[int, ...], Parts]]) -> None:
+        """Read chunks that no other tile wants into place, or by way of one block; others go through the cache."""
         alone = self._read_once(base) and not self.cache.concerns(base)
         block: Array | None = None
-        for index, part, out in parts:
+        place: Array | None = None
+        for index, parts in chunks:
             shape = box_shape(block_box(base.grid, index))
-            uses = 1 if alone else self._uses(base, index)
-            if not alone and (uses != 1 or self.cache.wants(base, index, _chunk_bytes(base, index))):
-                block = None
-                out[...] = self._chunk(base, index, uses)[part]
-            elif out.shape == shape and out.flags.c_contiguous:
-                self._decode(base, index, out)
+            uses = len(parts) if alone else self._uses(base, index)
+            if not alone and (uses != len(parts) or self.cache.wants(base, index, _chunk_bytes(base, index))):
+                block = place = None
+                chunk = self._chunk(base, index, uses, len(parts))
             else:
-                if block is None or block.shape != shape:
-                    block = None  # before another one is taken
-                    block = self.pool.take(shape, base.dtype)
-                self._decode(base, index, block)
-                out[...] = block[part]
+                place = next((out for _, out in parts if out.shape == shape and out.flags.c_contiguous), None)
+                if place is None:
+                    if block is None or block.shape != shape:
+                        block = None  # before another one is taken
+                        block = self.pool.take(shape, base.dtype)
+                    place = block
+                chunk = place
+                self._decode(base, index, chunk)
+            for part, out in parts:
+                if out is not chunk:
+                    out[...] = chunk[part]
+            del chunk  # before the next one is read
 
     def _read_once(self, base: StoredArray) -> bool:
         known = self._once.get(id(base))
@@ -140,7 +166,7 @@ class Reader:
             known = self._once[id(base)] = reads_once(self.stages, base)
         return known
 
-    def _chunk(self, base: StoredArray, index: tuple[int, ...], uses: int) -> Array:
+    def _chunk(self, base: StoredArray, index: tuple[int, ...], uses: int, now: int = 1) -> Array:
         shape = box_shape(block_box(base.grid, index))
 
         def decode() -> Array:
@@ -148,7 +174,7 @@ class Reader:
             self._decode(base, index, block)
             return block
 
-        return self.cache.get(base, index, _chunk_bytes(base, index), uses, decode)
+        return self.cache.get(base, index, _chunk_bytes(base, index), uses, decode, now)
 
     def _decode(self, base: StoredArray, index: tuple[int, ...], out: Array) -> None:
         started = time.perf_counter()

@@ -18,6 +18,7 @@ from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Const
 from jaxchunk.run.execute import inside_task
 from jaxchunk.run.libraries import library_threads
+from jaxchunk.run.pressure import is_out_of_memory
 from jaxchunk.run.profile import StageCounters, Totals, record
 from jaxchunk.run.runtime import Runtime
 from jaxchunk.run.stage import Leaf, Output, Stage
@@ -71,6 +72,10 @@ def follow(recipe: Recipe, nodes: Sequence[Node], budget: int, machine: Runtime)
             with machine.pool.holding(recipe.nbytes), inside_task():
                 run = _Run(recipe, nodes, machine)
                 run.run()
+        except jax.errors.JaxRuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            return None  # a plan's run makes room, or says what is wrong
         finally:
             ledger.unreserve(recipe.nbytes)
     machine.keeper.drop_unused(node for node in nodes if node.value is not None)

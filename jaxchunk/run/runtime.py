@@ -6,8 +6,6 @@ import atexit
 import contextlib
 import gc
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,6 +24,7 @@ from jaxchunk.run.libraries import library_threads
 from jaxchunk.run.pool import Pool, set_up_allocator
 from jaxchunk.run.profile import StageCounters
 from jaxchunk.run.sinks import ResultSink, ValueSink, WriteSink
+from jaxchunk.run.spill import require_room, spill_directory
 from jaxchunk.run.stage import Stage
 from jaxchunk.store.buffers import POOL as ENCODED
 from jaxchunk.store.stored import StoredArray
@@ -67,6 +66,7 @@ class Runtime:
                 yield
             finally:
                 self.cache.clear()
+                self.cache.lasting = {}
                 ENCODED.drop_idle()
                 self._keep_idle(IDLE_SHARE, settings)
 
@@ -106,28 +106,39 @@ class Runtime:
         """Between runs the pool's idle blocks are reserved on their own account; during one, by its stages."""
         self.pool.come_home(self.cache.kept_bytes)
         self.pool.trim(int(settings.budget * share))
-        self.ledger.unreserve(self._idle_reserved)
-        self._idle_reserved = self.pool.idle if share else 0
-        self.ledger.reserved += self._idle_reserved
+        self._hand_to_idle(self.pool.idle if share else 0, 0)
         self.note_strays()
+
+    def _hand_to_idle(self, idle: int, reserved: int) -> None:
+        """Have idle blocks on their own account from here on, instead of what was reserved for them until now."""
+        with self.ledger._lock:
+            self.ledger.unreserve(self._idle_reserved + reserved)
+            self._idle_reserved = idle
+            self.ledger.reserved += idle
 
     def note_strays(self) -> None:
         """Keep blocks reserved that are lent though nothing runs, as long as they are."""
-        if self._stray:
+        if self.cache.let_go_of_dead() or self._stray:
             self.pool.come_home(self.cache.kept_bytes)
             self.pool.trim(self._idle_reserved)
         self.ledger.unreserve(self._stray)
         self._stray = max(0, self.pool.lent - self.cache.kept_bytes)
         self.ledger.reserved += self._stray
 
+    def relieve(self) -> None:
+        """Let go of all that a run can go on without: idle blocks, and what is kept for later tasks and runs."""
+        self.cache.clear()
+        self.keeper.forget(0, ())
+        ENCODED.drop_idle()
+        self.pool.settle()
+        self.pool.trim()
+
     def _take_turns(self, turn: list[Stage], on_task: Callable[[Stage, int], None]) -> list[StageCounters]:
         with contextlib.ExitStack() as stack:
             limits = [stage.library_threads for stage in turn if stage.library_threads is not None]
             stack.enter_context(library_threads(min(limits, default=None)))
-            runs = [
-                stack.enter_context(StageRun(stage, self.ledger, self.pool, self.cache, self.interrupt, on_task, turn))
-                for stage in turn
-            ]
+            shared = self.ledger, self.pool, self.cache, self.interrupt, on_task, turn, self.relieve
+            runs = [stack.enter_context(StageRun(stage, *shared)) for stage in turn]
             for strip in turn[0].strips() if len(turn) > 1 else [()]:
                 for run in runs:
                     run.run(strip)
@@ -141,6 +152,9 @@ class Runtime:
         sources: Iterable[StoredArray],
     ) -> list[StageCounters]:
         """Run stages in order; write targets become visible at the end, if the sources are what they were."""
+        turns = _turns(stages)
+        if spilled := _spilled_at_once(turns):
+            require_room(self.directory(settings.spill), spilled)
         counters: list[StageCounters] = []
         # Kernels are compiled while the first chunks are read; what is wrong with one shows where it is used.
         over = threading.Event()
@@ -150,11 +164,13 @@ class Runtime:
         begun: list[Any] = []
         reserved = 0
         try:
-            for turn in _turns(stages):
+            for turn in turns:
                 needed = turn[0].reserve
+                self.pool.come_home(self.cache.kept_bytes)
                 self.pool.trim(needed)
-                self.ledger.unreserve(reserved)
-                self.ledger.reserve(needed)
+                with self.ledger._lock:  # at no moment is less reserved than is held
+                    self.ledger.unreserve(reserved)
+                    self.ledger.reserve(needed)
                 reserved = needed
                 for sink in (sink for stage in turn for sink in _sinks(stage)):
                     if isinstance(sink, ValueSink):
@@ -182,8 +198,9 @@ class Runtime:
             raise
         finally:
             over.set()
-            self.pool.trim(0 if reserved == 0 else reserved)
-            self.ledger.unreserve(reserved)
+            self.pool.come_home(self.cache.kept_bytes)
+            self.pool.trim(reserved)
+            self._hand_to_idle(self.pool.idle, reserved)
             for sink in begun:
                 if isinstance(sink, ResultSink):
                     sink.end(self)
@@ -214,34 +231,14 @@ def _sinks(stage: Stage) -> Iterator[Any]:
         yield from output.sinks
 
 
-_PREFIX = "jaxchunk-spill-"
-
-
-def spill_directory(parent: Path) -> Path:
-    """This process's directory for spilled values, removed when it ends; those of dead processes go now."""
-    parent.mkdir(parents=True, exist_ok=True)
-    for left in parent.glob(f"{_PREFIX}*"):
-        pid = left.name.removeprefix(_PREFIX).split("-")[0]
-        if pid.isdecimal() and int(pid) != os.getpid() and not _alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-    made = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
-    atexit.register(_remove_own, made, os.getpid())
-    return made
-
-
-def _remove_own(directory: Path, pid: int) -> None:
-    if os.getpid() == pid:  # a forked child leaves its parent's alone
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+def _spilled_at_once(turns: Sequence[Sequence[Stage]]) -> int:
+    """The most bytes that values on disk take while stages run in turns."""
+    most = now = 0
+    for turn in turns:
+        now += sum(s.slot.file_bytes for stage in turn for s in _sinks(stage) if isinstance(s, ValueSink))
+        most = max(most, now)
+        now -= sum(slot.file_bytes for stage in turn for slot in stage.frees)
+    return most
 
 
 _runtime: Runtime | None = None

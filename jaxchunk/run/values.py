@@ -15,6 +15,7 @@ import numpy as np
 from jaxchunk.graph.grid import Box, Grid, block_box, box_shape, numblocks, shape_of
 from jaxchunk.run.ledger import Ledger
 from jaxchunk.run.pool import Pool
+from jaxchunk.run.spill import spilling
 from jaxchunk.run.views import Span, Window
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -119,7 +120,8 @@ class DiskValue:
                 raise AssertionError(f"tile {box} cuts block {block} of {self.name}: {inside}")
             with pool.holding(0 if part.flags.c_contiguous else part.nbytes):
                 data = _bytes_of(np.ascontiguousarray(part))
-                _write_all(self._file, data, self._offset(block))
+                with spilling(self.name, self.path):
+                    _write_all(self._file, data, self._offset(block))
 
     def fill(self, window: Window, out: Array, pool: Pool) -> int:
         """Read a window: of each block the runs that it meets, or what lies between them where they are short.
@@ -247,7 +249,12 @@ class Slot:
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
-        return 0 if self.tier == "disk" else self.dtype.itemsize * math.prod(self.shape)
+        return self.dtype.itemsize * math.prod(self.shape) - self.file_bytes
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes on disk."""
+        return self.dtype.itemsize * math.prod(self.shape) if self.tier == "disk" else 0
 
     def begin(self, ledger: Ledger, directory: Callable[[], Path]) -> None:
         if self.tier == "host":

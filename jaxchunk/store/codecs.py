@@ -1,7 +1,8 @@
 """From a chunk's stored bytes to its values and back.
 
 `PlainCodec` is our own short way for what nearly all arrays use (bytes in C order, at most one
-compressor, at most a checksum after it); `PipelineCodec` runs zarr-python's codecs for all others.
+compressor, at most a checksum after it), `TransposedCodec` for bare values in another order of axes;
+`PipelineCodec` runs zarr-python's codecs for all others.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.codec import Codec
 from zarr.buffer import cpu
-from zarr.codecs import BytesCodec
+from zarr.codecs import BytesCodec, TransposeCodec
 from zarr.core.array_spec import ArraySpec
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.core.sync import sync
@@ -107,6 +108,39 @@ class PlainCodec:
         return data
 
 
+@dataclass(frozen=True)
+class TransposedCodec:
+    """Values with their axes in another order (`order`, slowest first), byte-swapped or not, and nothing else."""
+
+    nbytes: int
+    order: tuple[int, ...]
+    swap: bool
+
+    @property
+    def encoded_bound(self) -> int:
+        return self.nbytes
+
+    @property
+    def decode_scratch(self) -> int:
+        return 0
+
+    @property
+    def encode_scratch(self) -> int:
+        return self.nbytes
+
+    def decode(self, encoded: Bytes, out: npt.NDArray[Any]) -> None:
+        if encoded.nbytes != out.nbytes:
+            raise BadChunk(f"has {encoded.nbytes} bytes, but a chunk has {out.nbytes}")
+        turned = out.transpose(self.order)
+        turned[...] = encoded.view(self._stored(out.dtype)).reshape(turned.shape)
+
+    def encode(self, chunk: npt.NDArray[Any]) -> list[Bytes]:
+        return [as_bytes(chunk.transpose(self.order).astype(self._stored(chunk.dtype), order="C"))]
+
+    def _stored(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        return dtype.newbyteorder() if self.swap else dtype
+
+
 class PipelineCodec:
     """Any chain of codecs, run by zarr-python for one chunk at a time.
 
@@ -146,7 +180,25 @@ class PipelineCodec:
 
 def chunk_codec(codecs: Sequence[Codec], spec: ArraySpec) -> ChunkCodec:
     """The codec of a Zarr v3 chunk (or a shard's inner chunk)."""
-    return plain_codec(codecs, spec) or PipelineCodec(codecs, spec, map(_name, codecs))
+    return plain_codec(codecs, spec) or _transposed(codecs, spec) or PipelineCodec(codecs, spec, map(_name, codecs))
+
+
+def order_of(codec: ChunkCodec, ndim: int) -> tuple[int, ...] | None:
+    """The axes in which the stored bytes of a chunk's values follow each other, slowest first.
+
+    None where bytes aren't simply those of the values: such a chunk is decoded whole.
+    """
+    if isinstance(codec, TransposedCodec):
+        return codec.order
+    return tuple(range(ndim)) if isinstance(codec, PlainCodec) and codec.is_raw else None
+
+
+def _transposed(codecs: Sequence[Codec], spec: ArraySpec) -> TransposedCodec | None:
+    """Our own codec for a v3 chain of a transpose and nothing else but the bytes."""
+    if len(codecs) != 2 or not isinstance(codecs[0], TransposeCodec):
+        return None
+    plain = plain_codec(codecs[1:], spec)
+    return TransposedCodec(plain.nbytes, tuple(codecs[0].order), plain.swap) if plain else None
 
 
 def plain_codec(codecs: Sequence[Codec], spec: ArraySpec) -> PlainCodec | None:

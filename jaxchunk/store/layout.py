@@ -18,14 +18,14 @@ from zarr.core.chunk_grids import RegularChunkGrid
 from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
 
 from jaxchunk.graph.grid import Axis, Grid
-from jaxchunk.store.codecs import ChunkCodec, PipelineCodec, PlainCodec, chunk_codec, plain_codec
+from jaxchunk.store.codecs import ChunkCodec, PipelineCodec, PlainCodec, TransposedCodec, chunk_codec, plain_codec
 from jaxchunk.store.compress import compressor_from_config
 
 _DTYPES = tuple(
     np.dtype(name)
     for name in (
         *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("float16", "float32", "float64", "complex64", "complex128"),
+        *("float32", "float64", "complex64", "complex128"),
     )
 )
 
@@ -100,7 +100,7 @@ def layout_of(metadata: ArrayV2Metadata | ArrayV3Metadata, name: str) -> Layout:
     Raises
     ------
     TypeError
-        The array's dtype isn't a number or a truth value.
+        The array's dtype isn't one of the array API's.
     ValueError
         Its chunks aren't regular.
     """
@@ -109,8 +109,8 @@ def layout_of(metadata: ArrayV2Metadata | ArrayV3Metadata, name: str) -> Layout:
     dtype = next((known for known in _DTYPES if stored in (known, known.newbyteorder())), None)
     if dtype is None:
         raise TypeError(
-            f"{name} has dtype {stored}; "
-            "what can be read are bool, integers, floats and complex numbers, each of at most 64 bits a part"
+            f"{name} has dtype {stored}, which isn't supported; the dtypes are {', '.join(map(str, _DTYPES))}: "
+            "store its values again in one of these, float16 as float32"
         )
     fill = np.zeros((), dtype) if metadata.fill_value is None else np.asarray(metadata.fill_value).astype(dtype)
     if isinstance(metadata, ArrayV2Metadata):
@@ -145,6 +145,9 @@ def _v2_codec(metadata: ArrayV2Metadata) -> ChunkCodec:
     if not metadata.filters and (metadata.order == "C" or flat) and (compressor or not metadata.compressor):
         nbytes = math.prod(metadata.chunks) * stored.itemsize
         return PlainCodec(nbytes, compressor, checksum=False, swap=not stored.isnative)
+    if not metadata.filters and not metadata.compressor:
+        nbytes = math.prod(metadata.chunks) * stored.itemsize
+        return TransposedCodec(nbytes, tuple(reversed(range(len(metadata.chunks)))), swap=not stored.isnative)
     codec = V2Codec(filters=metadata.filters, compressor=metadata.compressor)
     parts = [*(metadata.filters or ()), *([metadata.compressor] if metadata.compressor else [])]
     names = [str(part.codec_id) for part in parts]

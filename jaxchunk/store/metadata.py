@@ -53,6 +53,13 @@ def read_metadata(location: Location, blobs: Blobs) -> Metadata:
     raise FileNotFoundError(f"no Zarr array at {location.name}: it has neither zarr.json nor .zarray")
 
 
+def is_array(location: Location, blobs: Blobs) -> bool:
+    """Whether there is an array, of any kind."""
+    if found := _read_json(location, blobs, "zarr.json"):
+        return found[0].get("node_type") == "array"
+    return _read_json(location, blobs, ".zarray") is not None
+
+
 def metadata_stamp(blobs: Blobs, key: str) -> Hashable | None:
     """The stamp that the metadata object has now; None where it is gone."""
     if (stamp := blobs.stamp(key)) is not None:

@@ -20,7 +20,7 @@ from jaxchunk.store.blobs import Blobs, DirectoryBlobs
 from jaxchunk.store.buffers import Bytes
 from jaxchunk.store.layout import Layout, layout_of
 from jaxchunk.store.location import Location, locate
-from jaxchunk.store.metadata import read_metadata
+from jaxchunk.store.metadata import is_array, read_metadata
 from jaxchunk.store.stored import StoredArray, blobs_at, mark_stale
 from jaxchunk.store.swap import NewDirectory, clean_up, recover
 
@@ -148,11 +148,12 @@ class RegionPlace:
 
 
 def check_free(place: object, overwrite: bool, path: str = "") -> Hashable:
-    """Raise FileExistsError where `Target.create` would, for what is at a place now; nothing is made.
+    """Raise where `Target.create` would for what is at a place now, or around it; nothing is made.
 
     Returns what stands for the place, whatever its spelling.
     """
     location = locate(place, path)
+    refuse_inside_array(location)
     if location.store is not None:
         taken = not sync(location.store.is_empty(location.path))
     else:
@@ -160,6 +161,17 @@ def check_free(place: object, overwrite: bool, path: str = "") -> Hashable:
     if taken:
         _require_replaceable(location, overwrite)
     return (None if location.store is None else id(location.store), location.path)
+
+
+def refuse_inside_array(location: Location) -> None:
+    """Raise ValueError where something above a place is an array: its readers would take what is below for chunks."""
+    path = location.path
+    while path not in ("", os.sep):
+        path = os.path.dirname(path) if location.store is None else path.rpartition("/")[0]
+        above = Location(location.store, path, path if location.store is None else f"{location.store}/{path}")
+        with suppress(OSError):  # what can't be read is no array, or is complained of when it is made use of
+            if is_array(above, blobs_at(above)):
+                raise ValueError(f"{location.name} can't be made: {above.name} is a Zarr array, and holds chunks only")
 
 
 def refuse_reading(location: Location, reading: Sequence[StoredArray], what: str) -> None:
@@ -207,16 +219,10 @@ def _is_empty_directory(path: str) -> bool:
 
 
 def _group_format(directory: str) -> ZarrFormat | None:
-    """The Zarr format of the group that a directory is; None where it isn't one.
-
-    Raises
-    ------
-    ValueError
-        It is an array: nothing can be made below.
-    """
-    formats: tuple[tuple[str, str, ZarrFormat], ...] = (("zarr.json", "zarr.json", 3), (".zgroup", ".zarray", 2))
-    for group_key, array_key, zarr_format in formats:
-        if os.path.exists(os.path.join(directory, array_key)) or os.path.exists(os.path.join(directory, group_key)):
+    """The Zarr format of the group that a directory is; None where it isn't one."""
+    formats: tuple[tuple[str, ZarrFormat], ...] = (("zarr.json", 3), (".zgroup", 2))
+    for key, zarr_format in formats:
+        if os.path.exists(os.path.join(directory, key)):
             zarr.open_group(LocalStore(directory, read_only=True), mode="r", zarr_format=zarr_format)
             return zarr_format
     return None

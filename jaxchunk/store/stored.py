@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Hashable, Iterator
@@ -12,8 +13,8 @@ import numpy.typing as npt
 
 from jaxchunk.errors import SourceChangedError, StorageError
 from jaxchunk.graph.grid import Grid, block_box, box_shape
-from jaxchunk.store.blobs import Blob, Blobs, DirectoryBlobs, StoreBlobs
-from jaxchunk.store.buffers import POOL
+from jaxchunk.store.blobs import Blob, Blobs, DirectoryBlobs, Span, StoreBlobs
+from jaxchunk.store.buffers import POOL, Bytes
 from jaxchunk.store.codecs import PlainCodec, as_bytes
 from jaxchunk.store.compress import BadChunk
 from jaxchunk.store.layout import Layout, layout_of, require_block
@@ -50,8 +51,10 @@ class StoredArray:
         self.shape = layout.shape
         self.dtype = layout.dtype
         self.is_local = location.is_local
-        self.layout = layout
+        self.layout = layout  # as it is read; `_stored` is what lies behind a key, or is one inner chunk
+        self._stored = layout
         self.location = location
+        self._metadata = metadata
         self._missing = missing
         self._blobs = blobs
         self._indexes = ShardIndexes(self._blobs, layout.sharding) if layout.sharding else None
@@ -111,13 +114,24 @@ class StoredArray:
         """
         self._require_block(index, out)
         self._require_current()
-        key, _ = self.layout.locate(index)
+        self._read(index, out)
+        self._require_current()  # an overwrite may have come between
+
+    def _read(self, index: tuple[int, ...], out: npt.NDArray[Any]) -> None:
+        self._read_stored(index, None, self.layout.unit, out)
+
+    def _read_stored(
+        self, index: tuple[int, ...], part: Span | None, shape: tuple[int, ...], out: npt.NDArray[Any]
+    ) -> None:
+        """Decode a stored unit, or a part of its bytes, which hold values of `shape`: `out` takes the first of them."""
+        key, place = self._stored.locate(index)
+        into = as_bytes(out) if _is_raw(self.layout) and out.shape == shape and out.flags.c_contiguous else None
         try:
-            with self._fetch(index, out) as blob:
+            with self._fetch(key, place, part, into) as blob:
                 if blob is None:
                     self._fill(index, key, out)
                 else:
-                    self._decode(blob, out)
+                    self._decode(blob, shape, out)
         except (SourceChangedError, StorageError, MemoryError):
             raise
         except _Undecodable as error:
@@ -127,7 +141,6 @@ class StoredArray:
         except Exception as error:
             note_once(error, f"while reading {self._where(index, key)}")
             raise
-        self._require_current()  # an overwrite may have come between
 
     @property
     def stale(self) -> bool:
@@ -171,14 +184,15 @@ class StoredArray:
             )
 
     @contextmanager
-    def _fetch(self, index: tuple[int, ...], out: npt.NDArray[Any]) -> Iterator[Blob | None]:
-        """The encoded unit, or None where it is absent."""
-        layout = self.layout
-        key, place = layout.locate(index)
-        limit = layout.codec.encoded_bound
-        into = as_bytes(out) if _is_raw(layout) and out.shape == layout.unit else None
+    def _fetch(
+        self, key: str, place: tuple[int, ...] | None, part: Span | None, into: Bytes | None
+    ) -> Iterator[Blob | None]:
+        """The bytes of a stored unit, or of a part of it; None where it is absent."""
+        limit = self.layout.codec.encoded_bound
         if self._indexes is None or place is None:
-            with self._blobs.fetch(key, limit, into=into) as blob:
+            with self._blobs.fetch(key, limit, part, into) as blob:
+                if part is not None and blob is not None and blob.stamp is not None:
+                    self._require_whole(blob.stamp[3])
                 yield blob
             return
         for _ in range(3):
@@ -187,6 +201,9 @@ class StoredArray:
             if found is None or span is None:
                 yield None
                 return
+            if part is not None:
+                self._require_whole(span[1])
+                span = span[0] + part[0], part[1]
             if span[1] > limit:
                 raise BadChunk(f"its shard's index says {span[1]} bytes, more than the {limit} that a chunk can have")
             with self._blobs.fetch(key, limit, span, into) as blob:
@@ -196,14 +213,20 @@ class StoredArray:
             self._indexes.drop(key)  # the shard was replaced since its index was read
         raise BadChunk("its shard is being rewritten")
 
-    def _decode(self, blob: Blob, out: npt.NDArray[Any]) -> None:
+    def _require_whole(self, nbytes: int) -> None:
+        """A unit that is read in parts has as many bytes as its values, whichever of them are read."""
+        if nbytes != self._stored.unit_nbytes:
+            raise BadChunk(f"has {nbytes} bytes, but a chunk has {self._stored.unit_nbytes}")
+
+    def _decode(self, blob: Blob, shape: tuple[int, ...], out: npt.NDArray[Any]) -> None:
         layout = self.layout
         try:
-            if out.shape == layout.unit:
+            if out.shape == shape:
                 layout.codec.decode(blob.data, out)
                 return
-            with POOL.lend(layout.unit_nbytes) as scratch:
-                unit = scratch.view(layout.dtype).reshape(layout.unit)
+            nbytes = math.prod(shape) * layout.dtype.itemsize
+            with POOL.lend(nbytes) as scratch:
+                unit = scratch.view(layout.dtype).reshape(shape)
                 layout.codec.decode(blob.data, unit)
                 out[...] = unit[tuple(slice(0, n) for n in out.shape)]
         except (BadChunk, MemoryError):
@@ -246,7 +269,7 @@ def open_array(source: object, path: str = "", *, missing: Missing = "fill") -> 
         There is a group (the message lists its arrays), or the metadata can't be used: an unknown
         codec, say.
     TypeError
-        The dtype isn't a number or a truth value, or `source` isn't a place.
+        The dtype isn't one of the array API's, or `source` isn't a place.
     """
     location = locate(source, path)
     if location.is_local:

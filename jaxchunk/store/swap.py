@@ -35,10 +35,10 @@ class NewDirectory:
         self.final = final
         self._token = uuid.uuid4().hex
         self.path = _hidden(parent, final, f"{_NEW}-{self._token}")
-        with _exclusive(parent):
+        with exclusive(parent):
             os.mkdir(self.path)
             lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            _try_lock(lock)
+            try_lock(lock)
         self._discard = weakref.finalize(self, _remove_and_close, self.path, lock, os.getpid())
 
     def commit(self, replace: bool, before_swap: Callable[[], None]) -> None:
@@ -54,7 +54,7 @@ class NewDirectory:
         home = os.path.dirname(self.final)
         old = _hidden(home, self.final, f"{_OLD}-{self._token}")
         os.makedirs(home, exist_ok=True)
-        with _exclusive(home):
+        with exclusive(home):
             if not os.path.isdir(self.final) or not os.listdir(self.final):
                 os.rename(self.path, self.final)
             elif not replace:
@@ -89,7 +89,7 @@ def recover(final: str) -> None:
     journal = _hidden(parent, final, _JOURNAL)
     if not os.path.exists(journal):
         return
-    with _exclusive(parent):  # a living process that is swapping holds this: wait for it
+    with exclusive(parent):  # a living process that is swapping holds this: wait for it
         try:
             if os.path.exists(journal):
                 _resolve(journal, final)
@@ -102,11 +102,11 @@ def clean_up(final: str, parent: str) -> None:
     """Besides `recover`, remove what dead processes left of arrays that were to be at `final`."""
     recover(final)
     prefixes = tuple(os.path.basename(_hidden(parent, final, f"{kind}-")) for kind in (_NEW, _OLD))
-    with _exclusive(parent):
+    with exclusive(parent):
         leftovers = [entry.path for entry in os.scandir(parent) if entry.name.startswith(prefixes)]
         for path in leftovers:
             with suppress(FileNotFoundError):
-                if _is_abandoned(path):
+                if is_abandoned(path):
                     shutil.rmtree(path, ignore_errors=True)
 
 
@@ -133,7 +133,7 @@ def _hidden(parent: str, final: str, suffix: str) -> str:
 
 
 @contextmanager
-def _exclusive(directory: str) -> Iterator[None]:
+def exclusive(directory: str) -> Iterator[None]:
     """One process, and one thread of it, at a time; without effect where the file system has no such locks."""
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -144,7 +144,7 @@ def _exclusive(directory: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _try_lock(fd: int) -> bool:
+def try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -152,11 +152,11 @@ def _try_lock(fd: int) -> bool:
     return True
 
 
-def _is_abandoned(path: str) -> bool:
+def is_abandoned(path: str) -> bool:
     """Whether no living process has the directory locked."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return _try_lock(fd)
+        return try_lock(fd)
     finally:
         os.close(fd)
 

@@ -16,7 +16,15 @@ from jaxchunk.graph.grid import Box, Grid, block_box, box_shape
 from jaxchunk.store.blobs import StoreBlobs
 from jaxchunk.store.layout import Layout, require_block
 from jaxchunk.store.location import locate
-from jaxchunk.store.places import LocalPlace, Place, RegionPlace, StorePlace, ZarrFormat, refuse_reading
+from jaxchunk.store.places import (
+    LocalPlace,
+    Place,
+    RegionPlace,
+    StorePlace,
+    ZarrFormat,
+    refuse_inside_array,
+    refuse_reading,
+)
 from jaxchunk.store.shards import encoded_pieces
 from jaxchunk.store.stored import StoredArray, note_once
 
@@ -95,7 +103,8 @@ class Target:
         FileExistsError
             There is something, and it may not be replaced.
         ValueError
-            The array would be written in place over one of `reading`; or zarr refuses a parameter.
+            The array would be written in place over one of `reading`, or inside of an array; or zarr refuses
+            a parameter.
         """
         location = locate(place, path)
         parameters: dict[str, Any] = {
@@ -109,6 +118,7 @@ class Target:
             "compressors": compressors,
         }
         to: Place
+        refuse_inside_array(location)
         if location.store is None:
             to = LocalPlace(location, overwrite, zarr_format, parameters)
         else:

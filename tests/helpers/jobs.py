@@ -19,7 +19,7 @@ import jaxchunk as jc
 import jaxchunk.array_api as xp
 from benchmarks.peers import JaxChunk
 from benchmarks.rows import ROWS
-from helpers.measure import resident
+from helpers.measure import job, resident
 from helpers.synthetic import Faults, sink_store, synthetic_array
 from jaxchunk.lower.compile import CACHE, KERNEL_BYTES
 from jaxchunk.run.runtime import runtime
@@ -41,6 +41,33 @@ def row(name: str, inputs: list[str], chunk: int, budget: int, result: str) -> N
         np.save(result, peer.value(value))
     else:
         peer.write(value, Path(result), stored(side, chunk))
+
+
+def several(work: list[tuple[str, dict[str, Any]]]) -> None:
+    """Several jobs, one after another, by their names as `helpers.measure` has them."""
+    for name, arguments in work:
+        job(name)(**arguments)
+
+
+def selected(length: int, chunk: int, nbytes: int, path: str) -> None:
+    """The multiples of three of an array in no order, stored."""
+    x = jc.from_zarr(synthetic_array((length,), (chunk,), "float64", shuffled))
+    with budget(nbytes):
+        jc.to_zarr(x[x % 3 == 0], path, chunks=(chunk,))
+
+
+def factorised(side: int, chunk: int, nbytes: int, path: str) -> None:
+    """The Cholesky factor of one matrix, stored."""
+    x = jc.from_zarr(synthetic_array((side, side), (chunk, chunk), "float64", decaying))
+    with budget(nbytes):
+        jc.to_zarr(xp.linalg.cholesky(x), path, chunks=(chunk, chunk))
+
+
+def hoard(nbytes: int, seconds: float) -> None:
+    """Take memory, and keep it for a while."""
+    taken = np.ones(nbytes, np.uint8)
+    time.sleep(seconds)
+    assert taken[-1]
 
 
 def deviation(path: str, nbytes: int) -> float:
@@ -88,6 +115,18 @@ def rechunked(shape: list[int], chunks: list[int], target: list[int], nbytes: in
         "writes": max(sink.counts.sets.values()),
         "keys": sum(key.startswith("c/") for key in sink.counts.sets),
     }
+
+
+def shuffled(i: Any) -> Any:
+    return i * 7919 % 20_000_003
+
+
+DECAY = 0.999
+
+
+def decaying(i: Any, j: Any) -> Any:
+    """A matrix that is positive definite, and whose Cholesky factor is known."""
+    return DECAY ** np.abs(i - j)
 
 
 PATTERNS = {

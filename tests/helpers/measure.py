@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -59,16 +59,25 @@ def resident(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def main(job: str, arguments: str) -> None:
+def job(name: str) -> Callable[..., Any]:
+    """A job by its name."""
+    module, _, function = name.rpartition(".")
+    found: Callable[..., Any] = getattr(importlib.import_module(f"helpers.{module or 'jobs'}"), function)
+    return found
+
+
+def main(name: str, arguments: str, begin: Callable[[int], None] | None = None) -> None:
+    """Run a job, and print what `measure` gives; `begin` is called before, with the memory that is resident then."""
     import jaxchunk as jc
     import jaxchunk.array_api as xp
 
-    module, _, name = job.rpartition(".")
-    function = getattr(importlib.import_module(f"helpers.{module or 'jobs'}"), name)
+    function = job(name)
     float(xp.sum(xp.ones(16)))
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
     before = resident("VmRSS")
+    if begin is not None:
+        begin(before)
     with jc.profile() as profile:
         value = function(**json.loads(arguments))
     figures = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
 import threading
 from collections import Counter
@@ -131,7 +132,7 @@ class SyntheticStore(MemoryStore):
             await asyncio.sleep(self.faults.delay)
         if self.faults.strikes("fail", self.faults.fail, key):
             raise self.faults.error()
-        buffer = _part(await asyncio.to_thread(self._chunk, key), byte_range)
+        buffer = await asyncio.to_thread(self._bytes, key, byte_range)
         if self.faults.strikes("truncate", self.faults.truncate, key):
             buffer = buffer[: len(buffer) // 2]
         self.counts.read(key, len(buffer))
@@ -140,8 +141,26 @@ class SyntheticStore(MemoryStore):
     async def exists(self, key: str) -> bool:
         return key.startswith("c/") or key == "c" or await super().exists(key)
 
+    def _bytes(self, key: str, byte_range: ByteRequest | None) -> cpu.Buffer:
+        if self._codec or self._period is not None or not isinstance(byte_range, RangeByteRequest):
+            return _part(self._chunk(key), byte_range)
+        # Only the rows that the range lies in are made, along the first axis where these are several.
+        part, start, stop = [slice(0, n) for n in self.chunks], byte_range.start, byte_range.end
+        for axis in range(len(self.chunks)):
+            row = math.prod(self.chunks[axis + 1 :]) * self.dtype.itemsize
+            first, last = start // row, -(-stop // row)
+            part[axis] = slice(first, min(last, self.chunks[axis]))
+            start, stop = start - first * row, stop - first * row
+            if last - first > 1:
+                break
+        axes = [
+            np.arange(i * c + rows.start, i * c + rows.stop, dtype=np.int64)
+            for i, c, rows in zip(_coords(key), self.chunks, part, strict=True)
+        ]
+        return cpu.Buffer.from_array_like(self._evaluate(axes).reshape(-1).view(np.uint8)[start:stop])
+
     def _chunk(self, key: str) -> cpu.Buffer:
-        coords = tuple(int(part) for part in key.split("/")[1:])
+        coords = _coords(key)
         if self._period is None:
             return self._encode(coords)
         coords = tuple(i % p for i, p in zip(coords, self._period, strict=True))
@@ -283,6 +302,10 @@ def blocks(grid: Iterable[Any]) -> Iterable[tuple[tuple[int, ...], tuple[slice, 
     grid = tuple(grid)
     for index in itertools.product(*(range(axis.nblocks) for axis in grid)):
         yield index, tuple(slice(*axis.block(i)) for axis, i in zip(grid, index, strict=True))
+
+
+def _coords(key: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in key.split("/")[1:])
 
 
 def _part(buffer: cpu.Buffer, byte_range: ByteRequest | None) -> cpu.Buffer:
