@@ -28,7 +28,6 @@ from helpers.synthetic import Faults, synthetic_array
 
 import jaxchunk as jc
 import jaxchunk.array_api as xp
-from jaxchunk.run.runtime import runtime
 
 PATIENCE = 60
 """Seconds after which something that takes one or two is taken to hang."""
@@ -186,45 +185,6 @@ def test_a_spill_directory_that_can_not_be_made(tmp_path: Path) -> None:
         spill_something()
     nothing_is_left()
     spill_something()
-
-
-# --- between stages --------------------------------------------------------------------------------------------
-
-
-class Watched:
-    """The ledger's lock: whenever it is let go of, no more is held than is reserved."""
-
-    def __init__(self, ledger: Any) -> None:
-        self.ledger, self.depth, self.over, self.seen = ledger, 0, 0, 0
-        self.lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self.lock.acquire()
-        self.depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.depth -= 1
-        if self.depth == 0:
-            self.seen += 1
-            self.over = max(self.over, self.ledger.held - self.ledger.reserved)
-        self.lock.release()
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_at_no_moment_of_a_run_is_more_held_than_reserved(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    ledger = runtime().ledger
-    watched = Watched(ledger)
-    with budget(2 * MIB), jc.config.set(threads=threads):
-        float(xp.sum(xp.ones(10, chunks=3)))  # what was kept before makes way
-        monkeypatch.setattr(ledger, "_lock", watched)
-        z = synthetic_array((512, 512), (64, 512), "float64", lambda i, j: i * 7 + j)
-        x = jc.from_zarr(z)
-        y = xp.cumulative_sum((x - xp.mean(x, axis=0)) / xp.std(x, axis=0), axis=1)
-        assert abs(float(xp.sum(xp.sort(y, axis=0)[::3]))) < 1e9
-    assert watched.seen > 100
-    assert watched.over <= 0
-    monkeypatch.undo()
-    nothing_is_left()
 
 
 # --- progress callbacks ----------------------------------------------------------------------------------------

@@ -299,7 +299,8 @@ def qr(nbytes: int) -> Case:
         assert not np.tril(r, -1).any()
         return max(orthonormal(q), float(norm(q @ r - x) / EPS / norm(x)))
 
-    return Case([square(nbytes)], xp.linalg.qr, error, most=10)
+    # LAPACK's own has 5.
+    return Case([square(nbytes)], xp.linalg.qr, error, most=20)
 
 
 def svd(nbytes: int) -> Case:
@@ -340,9 +341,9 @@ ROWS: dict[str, tuple[Callable[[int], Case], float, float]] = {
     "fft of two axes": (fft_of_two_axes, 16, 256),
     "matmul": (matmul, 8, 128),
     "cholesky": (cholesky, 8, 64),
-    "solve": (solve, 0.5, 64),
-    "inv": (inv, 0.5, 64),
-    "qr": (qr, 0.5, 64),
+    "solve": (solve, 0.3125, 64),
+    "inv": (inv, 0.3125, 64),
+    "qr": (qr, 0.3125, 64),
     "svd": (svd, 8, 256),
 }
 
@@ -351,7 +352,7 @@ ROWS: dict[str, tuple[Callable[[int], Case], float, float]] = {
 def test_at_an_eighth_of_the_data(tmp_path: Path, name: str) -> None:
     make, short, _ = ROWS[name]
     case = make(int(short * MIB))
-    check(case, run(case, tmp_path, 1 / 2 if name in PANELED else 8))
+    check(case, run(case, tmp_path, 0.3 if name in PANELED else 8))
 
 
 @pytest.mark.long
@@ -375,7 +376,7 @@ FUNCTIONS: dict[str, tuple[Callable[[xp.Array], xp.Array], Callable[[Values], Va
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 @pytest.mark.parametrize("chunk", [999, 65_536])
 def test_chunks_that_suit_nobody(tmp_path: Path, name: str, chunk: int) -> None:
-    values = np.random.default_rng(2).integers(-1000, 1000, 2**20).astype(np.float64)
+    values = np.random.default_rng(2).integers(-1000, 1000, 2**19).astype(np.float64)
     call, wanted = FUNCTIONS[name]
     case = Case([(values, (chunk,))], lambda x: [call(x)[::101]], exact(lambda x: wanted(x)[::101]))
     check(case, run(case, tmp_path))

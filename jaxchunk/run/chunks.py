@@ -46,6 +46,7 @@ class ChunkCache:
         self.lasting: dict[int, Any] = {}
         self.kept_limit = 0
         self.kept_bytes = 0
+        self.leaving = 0  # reserved for chunks that were let go of, until `have_left`
         self._lasting: dict[tuple[int, tuple[int, ...]], _Lasting] = {}
         self._kept: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._decoding: dict[Hashable, Future[Array]] = {}
@@ -84,7 +85,7 @@ class ChunkCache:
             if lasting is not None:
                 if lasting.stamp == source.chunk_stamp(index) and lasting.source() is source:
                     return lasting.chunk
-                self._let_go(key)
+                self.ledger.unreserve(self._let_go(key))
             entry = self._kept.get(key)
             if entry is not None:
                 self._count_use(key, entry, now)
@@ -145,10 +146,16 @@ class ChunkCache:
     def _drop(self, key: Hashable) -> None:
         self.used -= self._kept.pop(key).nbytes
 
-    def _let_go(self, key: tuple[int, tuple[int, ...]]) -> None:
+    def _let_go(self, key: tuple[int, tuple[int, ...]]) -> int:
         nbytes = self._lasting.pop(key).nbytes
         self.kept_bytes -= nbytes
-        self.ledger.unreserve(nbytes)
+        return nbytes
+
+    def have_left(self) -> None:
+        """The blocks of chunks that were let go of are back: nothing is reserved for them any more."""
+        with self._lock:
+            self.ledger.unreserve(self.leaving)
+            self.leaving = 0
 
     def trim_kept(self, limit: int) -> None:
         """Let chunks go that were kept for later runs, until they take `limit` bytes at most.
@@ -159,10 +166,10 @@ class ChunkCache:
             for key, entry in list(self._lasting.items()):
                 source = entry.source()
                 if source is None or source.stale or (self.lasting and key[0] not in self.lasting):
-                    self._let_go(key)
+                    self.leaving += self._let_go(key)
             for key in reversed(list(self._lasting)):
                 if self.kept_bytes > limit:
-                    self._let_go(key)
+                    self.leaving += self._let_go(key)
             self.kept_limit = limit
 
     def let_go_of_dead(self) -> bool:
@@ -170,7 +177,7 @@ class ChunkCache:
         with self._lock:
             dead = [key for key, entry in self._lasting.items() if entry.source() is None]
             for key in dead:
-                self._let_go(key)
+                self.leaving += self._let_go(key)
         return bool(dead)
 
     def kept_sources(self) -> list[tuple[Any, int, int]]:

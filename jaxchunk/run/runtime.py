@@ -79,12 +79,14 @@ class Runtime:
         """Peaks count from here: what made way for the run is gone."""
         self.pool.come_home(self.cache.kept_bytes)
         self.pool.trim()
+        self.cache.have_left()
         self.ledger.reserved_peak, self.ledger.held_peak = self.ledger.reserved, self.ledger.held
 
     @property
     def persisted(self) -> int:
         """Bytes reserved for values that live between runs and aren't dropped for anything."""
-        return self.ledger.reserved - self._idle_reserved - self.keeper.remembered - self.cache.kept_bytes
+        kept = self.keeper.remembered + self.cache.kept_bytes + self.cache.leaving
+        return self.ledger.reserved - self._idle_reserved - kept
 
     @property
     def buffers_reserved(self) -> tuple[int, int]:
@@ -121,17 +123,20 @@ class Runtime:
         if self.cache.let_go_of_dead() or self._stray:
             self.pool.come_home(self.cache.kept_bytes)
             self.pool.trim(self._idle_reserved)
-        self.ledger.unreserve(self._stray)
-        self._stray = max(0, self.pool.lent - self.cache.kept_bytes)
-        self.ledger.reserved += self._stray
+        with self.ledger._lock:
+            self.ledger.unreserve(self._stray)
+            self._stray = max(0, self.pool.lent - self.cache.kept_bytes)
+            self.ledger.reserved += self._stray
+        self.cache.have_left()
 
     def relieve(self) -> None:
         """Let go of all that a run can go on without: idle blocks, and what is kept for later tasks and runs."""
         self.cache.clear()
         self.keeper.forget(0, ())
         ENCODED.drop_idle()
-        self.pool.settle()
+        self.pool.come_home(self.cache.kept_bytes)
         self.pool.trim()
+        self.cache.have_left()
 
     def _take_turns(self, turn: list[Stage], on_task: Callable[[Stage, int], None]) -> list[StageCounters]:
         with contextlib.ExitStack() as stack:
