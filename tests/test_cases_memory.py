@@ -183,6 +183,31 @@ def test_small_budgets_rechunk_anything_into_anything(chunks: Any, target: Any) 
     np.testing.assert_array_equal(zarr.open_array(sink)[...], z.store.values(((0, 640), (0, 640))))
 
 
+# --- chunks larger than the budget ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("side", "nbytes"), [(1000, 1 * MIB), pytest.param(4000, 16 * MIB, marks=pytest.mark.long)])
+def test_a_chunk_is_not_the_unit_of_work(side: int, nbytes: int) -> None:
+    measured = measure("one_chunk", side=side, nbytes=nbytes)
+    check_memory(measured, nbytes)
+    expected = (np.arange(side * side) * 7919 % 1009).mean()
+    np.testing.assert_allclose(measured["value"], [expected] * 3, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("length", "nbytes"),
+    [(524_287, 44 * MIB), pytest.param(8_388_593, 700 * MIB, marks=pytest.mark.long)],
+)
+def test_what_a_transform_of_a_prime_length_takes_is_counted(length: int, nbytes: int) -> None:
+    """The library below the compiler works on five times what is reported."""
+    measured = measure("transformed", length=length, nbytes=nbytes)
+    check_memory(measured, nbytes)
+    k = np.arange(0, length // 2, length // 8)[1:]
+    expected = length / (np.exp(-2j * np.pi * k / length) - 1)  # of 0, 1, 2, …
+    found = np.array(measured["value"]) @ [1, 1j]
+    np.testing.assert_allclose(found, [length * (length - 1) / 2, *expected], rtol=1e-9)
+
+
 # --- siblings, and figures that the compiler leaves out ----------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import threadpoolctl
 import jaxchunk as jc
 import jaxchunk.array_api as xp
 from jaxchunk.graph.primitives import Work
+from jaxchunk.plan import stages
 from jaxchunk.plan.scratch import SHARED_MATRIX, library_threads
 
 
@@ -51,3 +53,14 @@ def test_a_run_limits_them_and_gives_them_back(monkeypatch: pytest.MonkeyPatch, 
         np.testing.assert_allclose(jc.compute(xp.linalg.inv(x))[0], np.linalg.inv(x.compute()))
     assert seen == {1}
     assert threads() == before
+
+
+def test_what_accelerators_have_not_is_done_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerator = SimpleNamespace(platform="tpu", id=0)
+    monkeypatch.setattr(stages, "local_device", lambda pinned=None: accelerator)
+    x = xp.asarray(np.diag([1.0, 2.0, 3.0]))
+    values, vectors = xp.linalg.eig(x)
+    np.testing.assert_array_equal(np.sort_complex(values.compute()), [1, 2, 3])
+    assert {stage.kernels.device.platform for stage in jc.plan(vectors).stages if stage.kernels} == {"cpu"}
+    (other,) = jc.plan(xp.linalg.svdvals(x)).stages
+    assert other.kernels.device is accelerator

@@ -71,8 +71,8 @@ def test_long_rows_are_recut_and_averaged_in_one_run(columns: int, width: int, r
 
 # --- what is left of a mean -------------------------------------------------------------------------------------
 
-# The side, the chunks' side; of u in float32 16 MiB with strips of 2, or 1 GiB with strips of 128 MiB.
-SIZES = [pytest.param(2048, 256, id="16 MiB"), pytest.param(16384, 2048, id="1 GiB", marks=long)]
+# The side, and that of its 8 × 8 chunks; in float32. A strip is an eighth.
+SIZES = [pytest.param(8192, 1024, id="256 MiB"), pytest.param(16384, 2048, id="1 GiB", marks=long)]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ SIZES = [pytest.param(2048, 256, id="16 MiB"), pytest.param(16384, 2048, id="1 G
 @pytest.mark.parametrize(("side", "chunk"), SIZES)
 def test_a_centred_array_reads_its_source_twice_at_most(side: int, chunk: int, share: float, reads: int) -> None:
     """Once where the budget, given in sizes of the source, holds a strip of columns; nothing else is written."""
-    z = synthetic_array((side, side), (chunk, chunk), "float32", lambda i, j: (i * i + 3 * j) % 101)
+    z = synthetic_array((side, side), (chunk, chunk), "float32", lambda i, j: (i * i + 3 * j) % 101, period=(3, 2))
     blocks_an_axis = side // chunk
     sink = sink_store((blocks_an_axis,) * 2, windows=3)
     u = jc.from_zarr(z)
@@ -103,7 +103,7 @@ def test_a_centred_array_reads_its_source_twice_at_most(side: int, chunk: int, s
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(("side", "chunk"), SIZES)
+@pytest.mark.parametrize(("side", "chunk"), [pytest.param(1024, 128, id="4 MiB"), SIZES[1]])
 def test_intermediates_that_fit_stay_off_the_disk(side: int, chunk: int) -> None:
     """A sum along rows needs all of the one along columns before it: it is kept, in memory where there is room."""
     z = synthetic_array((side, side), (chunk, chunk), "float32", lambda i, j: (i + 3 * j) % 7)
@@ -126,7 +126,7 @@ class EnoughError(Exception):
 
 TASKS = 100
 JOBS = {
-    "mean": lambda u, chunk: xp.mean(u, axis=0)[:chunk],
+    "mean": lambda u, chunk: xp.mean(u, axis=0),
     "elementwise": lambda u, chunk: jc.to_zarr(xp.sqrt(u) * 2 + 1, SinkStore(), compute=False),
     "centred": lambda u, chunk: jc.to_zarr(u - xp.mean(u, axis=0), SinkStore(), compute=False),
     "rechunked": lambda u, chunk: jc.to_zarr(u, SinkStore(), chunks=(chunk // 2, 3 * chunk), compute=False),
@@ -139,7 +139,7 @@ def terabyte(chunk: int, side: int = 2**19) -> Any:
     return synthetic_array((side, side), (chunk, chunk), "float32", lambda i, j: (i * 7 + j) % 1009, period=(2, 2))
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", ["elementwise", "rechunked"])  # a task of the others is a whole strip
 @pytest.mark.parametrize(
     ("chunk", "nbytes"),
     [pytest.param(512, 512 * MIB, id="512 MiB"), pytest.param(2048, 8_000_000_000, id="8 GB", marks=long)],

@@ -240,6 +240,10 @@ def eig(x: Array, /) -> EigResult:
     MemoryBudgetError
         When they are computed, where the budget doesn't hold a matrix and some ten times as much beside it.
 
+    Notes
+    -----
+    Accelerators don't all have it: it is done on the host, whatever device the array is on.
+
     Examples
     --------
     >>> import jaxchunk.array_api as xp

@@ -303,3 +303,8 @@ def local_device(pinned: Any = None) -> jax.Device:
     if not found:
         raise RuntimeError(f"there is no device {pinned} on this machine")
     return found[0]
+
+
+def host_device() -> jax.Device:
+    """The JAX device that is this machine's own processor."""
+    return jax.local_devices(backend="cpu")[0]

@@ -39,6 +39,8 @@ CUSTOM_CALL = "custom_call"
 # For what nobody has measured: a platform without a table, a library that JAX doesn't come with.
 CAUTIOUS = 4.0
 
+# Primitives that not all accelerators have.
+HOST_ONLY = frozenset({"eig", "schur", "hessenberg"})
 # Bytes of a matrix from which on several threads do it faster than one: below, they mostly wait for each other.
 SHARED_MATRIX = 16 * 2**20
 

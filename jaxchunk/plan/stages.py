@@ -11,11 +11,11 @@ from jaxchunk.graph.gathers import Assignment, Gather
 from jaxchunk.graph.grid import Axis, Grid
 from jaxchunk.graph.node import Node
 from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Concat, Reshape, Source, Work, compose
-from jaxchunk.lower.compile import Kernels, local_device
+from jaxchunk.lower.compile import Kernels, host_device, local_device
 from jaxchunk.lower.program import Program
 from jaxchunk.plan.fuse import Draft
 from jaxchunk.plan.memory import Need, one_chunk, scratch, stage_need, temporaries
-from jaxchunk.plan.scratch import library_threads
+from jaxchunk.plan.scratch import HOST_ONLY, library_threads
 from jaxchunk.plan.tile import MOST_CUTS, Axes, choose, cuts_per_chunk, describe, reads_per_chunk
 from jaxchunk.run.pool import PAGE, block_bytes
 from jaxchunk.run.sinks import ValueSink, WriteSink
@@ -59,7 +59,7 @@ class StageMaker:
         outer, inner = _loops(draft, outputs, groups)
         threads = self.settings.cores
         root = draft.roots[0][0]
-        device = local_device(root.device)
+        device = _device_of(program, root.device)
 
         def need(tiles: Grid, outer: Sequence[int], parts: int, in_flight: int, io: int) -> Need:
             traced = None if moving else program
@@ -266,6 +266,14 @@ def decoded_bytes(stored: StoredArray | Node) -> int:
 def _library_work(program: Program) -> list[Work]:
     """What libraries are called for in a program."""
     return [work for instr in program.body.instrs if instr.kind == "whole" for work in instr.payload.primitives]
+
+
+def _device_of(program: Program, pinned: Any) -> Any:
+    """Where a program's kernels run: on the host where they call what accelerators don't have."""
+    device = local_device(pinned)
+    if device.platform != "cpu" and any(work.name in HOST_ONLY for work in _library_work(program)):
+        return host_device()
+    return device
 
 
 def _only_moves(program: Program, leaves: list[Leaf]) -> bool:

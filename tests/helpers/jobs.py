@@ -88,6 +88,21 @@ def merged_axes(length: int, width: int, nbytes: int) -> list[float]:
         return [*around, float(sums.compute().astype(np.float64).sum())]
 
 
+def one_chunk(side: int, nbytes: int) -> list[float]:
+    """Means of a lazy array that the user says is one chunk, and of the same in the chunks that it has."""
+    x = xp.reshape(xp.arange(side * side, dtype=xp.float64) * 7919 % 1009, (side, side))
+    with budget(nbytes):
+        return [float(xp.mean(x.rechunk(chunks))) for chunks in ((side, side), "auto", (side // 7, side // 3))]
+
+
+def transformed(length: int, nbytes: int) -> list[list[float]]:
+    """Real and imaginary parts of some frequencies of a line in one chunk."""
+    x = xp.astype(xp.arange(length, chunks=(length,)), xp.complex128)
+    with budget(nbytes):
+        some = xp.fft.fft(x)[: length // 2 : length // 8].compute()
+    return [[float(v.real), float(v.imag)] for v in some]
+
+
 def many_sums(length: int, chunk: int, columns: int, nbytes: int) -> list[int]:
     """A sum for each pair of columns: siblings that would keep all their temporaries if they were one kernel."""
     d = [xp.astype(xp.arange(length, chunks=(chunk,)) % (k + 3), xp.uint8) for k in range(columns)]
