@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,7 +112,7 @@ def _is_given_back() -> None:
 
 
 @given(programs())
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_random_programs(stderr: Any, program: Program) -> None:
     with watched(stderr):
         check(program)
@@ -130,3 +132,37 @@ def test_many_random_programs(stderr: Any, part: int) -> None:
             check(program)
 
     checked()
+
+
+IMPORTS = """
+import sys, threading, time
+import jax
+from jax._src.lib import lapack
+from jaxchunk.run.libraries import library_threads
+
+class Slowly:
+    def find_spec(self, name, path=None, target=None):
+        if name == "scipy.linalg":
+            begun.set()
+            time.sleep(0.3)
+
+def compiles():
+    begun.wait()
+    lapack._lapack.initialize()
+
+begun, errors = threading.Event(), []
+threading.excepthook = lambda of: errors.append(of.exc_value)
+assert "scipy.linalg" not in sys.modules
+sys.meta_path.insert(0, Slowly())
+compiling = threading.Thread(target=compiles)
+compiling.start()
+with library_threads(1):
+    compiling.join()
+assert begun.is_set() and not errors, errors
+"""
+
+
+def test_threads_that_load_lapack_wait_for_each_other() -> None:
+    """A task and a compilation, at the same time, in a process that hasn't used linear algebra before."""
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
