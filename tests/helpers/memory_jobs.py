@@ -31,7 +31,7 @@ NO_DATA = "no data"
 
 OUTSIZE = 8  # of the data, in budgets
 CHUNKS = 16  # to a budget
-FIXED = 128 * 1024  # bytes of the least budget that don't depend on the chunks
+FIXED = 2**20  # bytes of the least budget that don't depend on the chunks
 
 
 # --- shapes from a number of elements, and cuts from another ----------------------------------------

@@ -220,8 +220,9 @@ row("argsort", shuffled, code=lambda m, x: m.argsort(x, stable=True))
 row("nonzero", Given(lambda i: mixed(i) % 11 == 0, BOOL, line))
 row("searchsorted", Given(lambda i: i // 3, I8, line), below_1009)
 row("isin", below_1009, Given(lambda i: i % 1000 * 2, I8, line))
-for name in ("unique_all", "unique_counts", "unique_inverse", "unique_values"):
+for name in ("unique_all", "unique_counts", "unique_inverse"):
     row(name, repeated)
+row("unique_values", repeated, expected=np.unique)  # NumPy's own gives them in any order
 
 table = Given(between(-9, 9), F8, tall)
 row(
