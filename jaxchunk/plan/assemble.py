@@ -22,8 +22,9 @@ from jaxchunk.run.values import SHORT_RUN, Slot
 from jaxchunk.run.views import Pieced
 from jaxchunk.store.stored import StoredArray
 
-# Values between stages may take this share of what results leave; stages work with the rest.
-VALUES_SHARE = 0.5
+# Values between stages may take the first of these shares of what results leave; stages work with the rest. Where one
+# doesn't fit beside them, the next: all values are on disk at last.
+VALUES_SHARES = (0.5, 0.2, 0.0)
 # Decoding a source more often than this costs more than a copy of it on disk that is read in any shape.
 MOST_READS = 2.5
 
@@ -39,15 +40,30 @@ class Assembler:
         The intermediates, by the node they are values of.
     problem, misfit
         Why the plan doesn't fit, and the stage that doesn't; None where all do.
+    crowded
+        Whether it would have more room if fewer values between stages were in memory.
+
+    Parameters
+    ----------
+    share
+        Of the room, for values between stages.
     """
 
-    def __init__(self, settings: Settings, room: int, sinks: dict[Node, list[Any]], sources: set[StoredArray]) -> None:
-        self.room = room
+    def __init__(
+        self,
+        settings: Settings,
+        room: int,
+        sinks: dict[Node, list[Any]],
+        sources: set[StoredArray],
+        share: float = VALUES_SHARES[0],
+    ) -> None:
+        self.room, self.share = room, share
         self.maker = StageMaker(settings, sinks, sources)
         self.sinks, self.slots = sinks, self.maker.slots
         self.stages: list[Stage] = []
         self.problem: str | None = None
         self.misfit: Stage | None = None
+        self.crowded = False
         self._live: dict[int, int] = {}
         self._copies: dict[Node, Slot] = {}
 
@@ -61,12 +77,13 @@ class Assembler:
         for i, draft in enumerate(drafts):
             for node in (node for node, _, _ in draft.roots if node in last_use):
                 reach = range(i, last_use[node] + 1)
-                fits = all(live[j] + node.nbytes <= self.room * VALUES_SHARE for j in reach)
+                fits = all(live[j] + node.nbytes <= self.room * self.share for j in reach)
                 for j in reach:
                     live[j] += node.nbytes if fits else 0
                 self.slots[node] = Slot(node.grid, node.dtype, node.op.name, "host" if fits else "disk")
-            first = len(self.stages)
+            first, fitted = len(self.stages), self.problem is None
             self._add(draft, self.room - live[i])
+            self.crowded |= fitted and self.problem is not None and live[i] > 0
             for stage in self.stages[first:]:
                 self._live[stage.number] = live[i]
             self.stages[-1].frees += [self.slots[node] for node, last in last_use.items() if last == i]

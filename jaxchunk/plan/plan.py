@@ -15,9 +15,9 @@ import numpy as np
 from jaxchunk import config
 from jaxchunk.errors import MemoryBudgetError
 from jaxchunk.graph.node import Node, postorder
-from jaxchunk.graph.primitives import Blockwise, Move
+from jaxchunk.graph.primitives import Blockwise, Check, Move
 from jaxchunk.lower.compile import CACHE
-from jaxchunk.plan.assemble import Assembler, identity
+from jaxchunk.plan.assemble import VALUES_SHARES, Assembler, identity
 from jaxchunk.plan.cost import AtHand, at_hand
 from jaxchunk.plan.drawing import svg
 from jaxchunk.plan.explain import explain
@@ -72,9 +72,7 @@ class Plan:
         self._wanted = [reads.get(node, node) for node in simple]
         checks = [(_read(n) if exists(n) else n, check) for n, check in simplifier.guards.values()]
         self._sources: set[StoredArray] = set()
-        sinks = self._sinks()
-        for node, check in checks:
-            sinks.setdefault(node, []).append(CheckSink(check))
+        self._make_sinks(checks)
         live = [node for node in dict.fromkeys([*self._wanted, *(node for node, _ in checks)]) if node.size]
         # Values that are there already: those this plan reads count, others make way.
         self._read = {node for node in postorder(live, stop=exists) if node.value is not None}
@@ -85,15 +83,21 @@ class Plan:
         drafts, cuts = stages(live, wishes, met)
         self._known = list(simplifier.known)
         # A chain that was cut goes on from there the next time, too: a loop's past isn't computed again.
+        remembered = {canonical: list(users) for canonical, users in wishes.items()}
         for node, canonical in simplifier.known.items():
             if canonical in cuts:
-                wishes.setdefault(canonical, []).append(node)
+                remembered.setdefault(canonical, []).append(node)
         made = {node for draft in drafts for node, _, _ in draft.roots}
         keep = [node for node, request in zip(self._wanted, self.requests, strict=True) if isinstance(request, Keep)]
         # What is kept on request isn't remembered as well: that could be dropped.
-        self._remember = {node: users for node, users in wishes.items() if node in made and node not in keep}
-        self._assembler = Assembler(settings, max(0, self.budget - taken), sinks, self._sources)
-        self._assembler.assemble(drafts, [*keep, *self._remember])
+        self._remember = {node: users for node, users in remembered.items() if node in made and node not in keep}
+        room = max(0, self.budget - taken)
+        for share in VALUES_SHARES:
+            self._assembler = Assembler(settings, room, self._make_sinks(checks), self._sources, share)
+            self._assembler.assemble(drafts, [*keep, *self._remember])
+            if not self._assembler.crowded:
+                break
+            drafts, _ = stages(live, wishes, met)  # those at hand have changed
         self.peak = self._assembler.peak + taken
         self.problem = self._assembler.problem
         fits = self.problem is None
@@ -135,8 +139,8 @@ class Plan:
         """The nodes that a value will be remembered for."""
         return [n for node, users in self._remember.items() if self._assembler.slots.get(node) is slot for n in users]
 
-    def _sinks(self) -> dict[Node, list[Any]]:
-        """Where each wanted node's tiles go."""
+    def _make_sinks(self, checks: Sequence[tuple[Node, Check]]) -> dict[Node, list[Any]]:
+        """Where each wanted node's tiles go, and those that are only looked at."""
         sinks: dict[Node, list[Any]] = {node: [] for node in self._wanted}
         self._results: dict[Node, ResultSink] = {}
         places = [r.place for r in self.requests if isinstance(r, Write) and r.place is not None]
@@ -150,6 +154,8 @@ class Plan:
                 self._results[node] = ResultSink(node.shape, node.dtype)
                 sinks[node].append(self._results[node])
         self.handed_out = sum(result.nbytes for result in self._results.values())
+        for node, check in checks:
+            sinks.setdefault(node, []).append(CheckSink(check))
         return sinks
 
     def _write_sink(self, request: Write) -> WriteSink:
