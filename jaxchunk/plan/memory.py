@@ -59,7 +59,7 @@ def stage_need(
     """
     tile = tuple(max(1, axis.largest) for axis in tiles)
     tiles_read = sum(leaf_bytes(leaf, tile) for leaf in leaves)
-    reading = max((reading_bytes(leaf.view.base, leaf.view.maps, tile, io_threads) for leaf in leaves), default=0)
+    reading = reading_together(leaves, tile, io_threads)
     writing = max((sink_bytes(output, tile, io_threads) for output in outputs), default=0)
     if program is None:
         return Need(tiles_read + max(reading, writing), 0)
@@ -119,6 +119,13 @@ def reading_bytes(base: Any, maps: Sequence[Any], tile: Sequence[int], io_thread
     if isinstance(base, Pieced):
         return pieced_bytes(base, maps, tile) + io_threads * one_chunk(base)
     return one_chunk(base)
+
+
+def reading_together(leaves: Sequence[Leaf], tile: Sequence[int], io_threads: int) -> int:
+    """The same for all leaves of a tile: their chunks are decoded side by side, so many at a time."""
+    alone = [reading_bytes(leaf.view.base, leaf.view.maps, tile, io_threads) for leaf in leaves]
+    one = max((reading_bytes(leaf.view.base, leaf.view.maps, tile, 1) for leaf in leaves), default=0)
+    return max(max(alone, default=0), min(sum(alone), io_threads * one))
 
 
 def pieced_bytes(base: Any, maps: Sequence[Any], shape: Sequence[int]) -> int:

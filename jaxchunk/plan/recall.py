@@ -110,10 +110,11 @@ class _Maker:
             elif isinstance(node.op, Const):
                 self.consts.setdefault(_bits(node), i)
         self.values: dict[int, int] = {}
+        self.sizes: dict[int, int] = {}
 
     def recipe(self) -> Recipe:
         stages = [self._stage(stage) for stage in self.plan.stages]
-        return Recipe(stages, [self._params(stage) for stage in stages], self.plan.peak)
+        return Recipe(stages, [self._params(stage) for stage in stages], self.plan.peak, sum(self.sizes.values()))
 
     def _stage(self, stage: Stage) -> Stage:
         if stage.tasks > 1 or stage.steps > 1:
@@ -148,6 +149,7 @@ class _Maker:
         if not isinstance(sink, ValueSink) or sink.slot.tier != "host":
             raise _NoRecipe
         number = self.values.setdefault(id(sink.slot), len(self.values))
+        self.sizes[number] = sink.slot.nbytes
         users = (self.places.get(node) for node in self.plan.users_of(sink.slot))
         return Route(value=number, grid=sink.slot.grid, users=tuple(i for i in users if i is not None))
 

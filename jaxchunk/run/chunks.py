@@ -85,6 +85,7 @@ class ChunkCache:
             if lasting is not None:
                 if lasting.stamp == source.chunk_stamp(index) and lasting.source() is source:
                     return lasting.chunk
+                lasting = None
                 self.ledger.unreserve(self._let_go(key))
             entry = self._kept.get(key)
             if entry is not None:

@@ -45,11 +45,15 @@ class Route(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """Stages of one task each, on places instead of arrays; of each constant its node, or what it always is."""
+    """Stages of one task each, on places instead of arrays; of each constant its node, or what it always is.
+
+    `nbytes` is what the plan took, `values` the bytes of all values that are made on the way.
+    """
 
     stages: list[Stage]
     params: list[list[int | np.generic]]
     nbytes: int
+    values: int
 
 
 def follow(recipe: Recipe, nodes: Sequence[Node], budget: int, machine: Runtime) -> list[Array] | None:
@@ -61,8 +65,8 @@ def follow(recipe: Recipe, nodes: Sequence[Node], budget: int, machine: Runtime)
         Of the graph, in the order of the recipe's places.
     """
     ledger = machine.ledger
-    # A value that is remembered takes its own account, beside what the plan had for it.
-    if ledger.reserved + 2 * recipe.nbytes > budget:
+    # Values have accounts of their own, beside what the plan had for them, and stay until the end.
+    if ledger.reserved + recipe.nbytes + recipe.values > budget:
         return None
     started = time.perf_counter()
     with machine.interrupt.deferred():
@@ -171,12 +175,12 @@ class _Run:
 
 def _record(recipe: Recipe, answers: dict[int, Array], machine: Runtime, seconds: float) -> None:
     """Add the run to open profiles."""
-    peak = machine.ledger.reserved + recipe.nbytes
+    peak = machine.ledger.reserved + recipe.nbytes + recipe.values
     record(
         Totals(
             runs=1,
             seconds=seconds,
-            ledger_peak_bytes=machine.ledger.held + recipe.nbytes,
+            ledger_peak_bytes=machine.ledger.held + recipe.nbytes + recipe.values,
             reserved_peak_bytes=peak,
             planned_peak_bytes=peak,
             handed_out_bytes=sum(answer.nbytes for answer in answers.values()),

@@ -53,6 +53,7 @@ class Runtime:
         self.interrupt = Interrupt()
         self._idle_reserved = 0
         self._stray = 0
+        self._running = False
         self._spill: dict[Path, Path] = {}
 
     @contextlib.contextmanager
@@ -62,9 +63,11 @@ class Runtime:
         with self.lock, self.interrupt.deferred():
             self.ledger.budget = settings.budget
             self._keep_idle(0, settings)
+            self._running = True
             try:
                 yield
             finally:
+                self._running = False
                 self.cache.clear()
                 self.cache.lasting = {}
                 ENCODED.drop_idle()
@@ -119,7 +122,19 @@ class Runtime:
             self.ledger.reserved += idle
 
     def note_strays(self) -> None:
-        """Keep blocks reserved that are lent though nothing runs, as long as they are."""
+        """Keep blocks reserved that are lent though nothing runs, as long as they are.
+
+        While something runs, on whatever thread, its blocks are no strays: nothing is done.
+        """
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
+            if not self._running:
+                self._count_strays()
+        finally:
+            self.lock.release()
+
+    def _count_strays(self) -> None:
         if self.cache.let_go_of_dead() or self._stray:
             self.pool.come_home(self.cache.kept_bytes)
             self.pool.trim(self._idle_reserved)
@@ -175,8 +190,9 @@ class Runtime:
                 self.pool.trim(needed)
                 with self.ledger._lock:  # at no moment is less reserved than is held
                     self.ledger.unreserve(reserved)
+                    reserved = 0
                     self.ledger.reserve(needed)
-                reserved = needed
+                    reserved = needed
                 for sink in (sink for stage in turn for sink in _sinks(stage)):
                     if isinstance(sink, ValueSink):
                         sink.slot.begin(self.ledger, lambda: self.directory(settings.spill))
