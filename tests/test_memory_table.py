@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from helpers import standard, tightness
 from helpers.jobs import budget
 from helpers.measure import MIB, check_memory, measure
 from helpers.memory_jobs import ANY_SIZE, NO_DATA, ONE_MATRIX, OUTSIZE, Job, left_in
-from helpers.memory_table import ROWS
+from helpers.memory_table import DOMAINS, PAIRS, ROWS
 from helpers.memory_work import JOBS, WORK
 from helpers.synthetic import synthetic_array
 
@@ -49,6 +49,14 @@ def test_functions_without_data_run_nothing(name: str) -> None:
     assert ROWS[name].expected(found)
 
 
+def sampled(names: Iterable[str]) -> list[Any]:
+    """All names; of functions that are alike only some aren't marked as long."""
+    elementwise = [name for group in (DOMAINS, PAIRS) for alike in group.values() for name in alike.split()]
+    twice = {f"linalg.{name}" for name in ROWS}  # the same functions by another name
+    left_out = (set(elementwise) - set(elementwise[::4])) | twice | {"unique_all", "unique_inverse"}
+    return [pytest.param(name, marks=pytest.mark.long) if name in left_out else name for name in names]
+
+
 # --- within a budget -----------------------------------------------------------------------------------------
 
 
@@ -58,7 +66,7 @@ def outsized(job: Job, results: Any) -> bool:
     return bool(max(inputs, sum(np.prod(x.shape) * x.dtype.itemsize for x in results)) >= OUTSIZE * job.nbytes)
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", sampled(JOBS))
 def test_within_an_eighth_of_the_data(name: str) -> None:
     job = Job(JOBS[name], MIB)
     with jc.profile() as p:
