@@ -274,8 +274,13 @@ class Kernels:
     def _get(self, which: Hashable, make: Callable[[], Kernel]) -> Kernel:
         kernel = self._local.get(which)
         if kernel is None:
-            kernel = self._local[which] = CACHE.get((self._key, which), make)
+            kernel = self._local[which] = CACHE.get((self._key, which), lambda: self._made(make))
         return kernel
+
+    def _made(self, make: Callable[[], Kernel]) -> Kernel:
+        """What is lowered by shapes alone is compiled for the default device."""
+        with jax.default_device(self.device):
+            return make()
 
 
 def _leaves(block: Block, tile: Shape) -> tuple[jax.ShapeDtypeStruct, ...]:

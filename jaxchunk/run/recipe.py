@@ -101,14 +101,17 @@ class _Run:
         self.remembered: list[tuple[tuple[int, ...], HostValue]] = []
 
     def run(self) -> None:
-        with jax.enable_x64(True), jax.core.eval_context():
-            for stage, params in zip(self.recipe.stages, self.recipe.params, strict=True):
-                with library_threads(stage.library_threads):
-                    self._stage(stage, params)
-        kept = {id(value) for _, value in self.remembered}
-        for value in self.values.values():
-            if id(value) not in kept:
-                value.close()
+        kept: set[int] = set()
+        try:
+            with jax.enable_x64(True), jax.core.eval_context():
+                for stage, params in zip(self.recipe.stages, self.recipe.params, strict=True):
+                    with library_threads(stage.library_threads):
+                        self._stage(stage, params)
+            kept = {id(value) for _, value in self.remembered}
+        finally:
+            for value in self.values.values():
+                if id(value) not in kept:
+                    value.close()
 
     def _stage(self, stage: Stage, params: list[int | np.generic]) -> None:
         box = stage.box((0,) * len(stage.space))

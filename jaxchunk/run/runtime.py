@@ -53,7 +53,7 @@ class Runtime:
         self.interrupt = Interrupt()
         self._idle_reserved = 0
         self._stray = 0
-        self._running = False
+        self._persisted: int | None = None  # while something runs
         self._spill: dict[Path, Path] = {}
 
     @contextlib.contextmanager
@@ -63,11 +63,11 @@ class Runtime:
         with self.lock, self.interrupt.deferred():
             self.ledger.budget = settings.budget
             self._keep_idle(0, settings)
-            self._running = True
+            self._persisted = self.persisted
             try:
                 yield
             finally:
-                self._running = False
+                self._persisted = None
                 self.cache.clear()
                 self.cache.lasting = {}
                 ENCODED.drop_idle()
@@ -87,7 +87,9 @@ class Runtime:
 
     @property
     def persisted(self) -> int:
-        """Bytes reserved for values that live between runs and aren't dropped for anything."""
+        """Bytes reserved for values that live between runs and aren't dropped for anything; what runs isn't counted."""
+        if self._persisted is not None:
+            return self._persisted
         kept = self.keeper.remembered + self.cache.kept_bytes + self.cache.leaving
         return self.ledger.reserved - self._idle_reserved - kept
 
@@ -129,7 +131,7 @@ class Runtime:
         if not self.lock.acquire(blocking=False):
             return
         try:
-            if not self._running:
+            if self._persisted is None:
                 self._count_strays()
         finally:
             self.lock.release()
