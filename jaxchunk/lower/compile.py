@@ -191,7 +191,8 @@ class Kernels:
         def make() -> Kernel:
             states = self.group_states(group, tile)
             function = combine_function(self.program, self.program.groups[group])
-            return compile_function(function, (states, states), self.device.platform, True, donate=(0,))
+            donate = (0,) if self._has_room else ()
+            return compile_function(function, (states, states), self.device.platform, True, donate=donate)
 
         return self._get(("combine", group, self._kept(group, tile)), make)
 
@@ -209,11 +210,18 @@ class Kernels:
 
     def _passes_on(self, group: int) -> bool:
         """Whether a group's results can be made in place of its states: as many, of the same dtypes."""
+        if not self._has_room:
+            return False
         plan, program = self.program.groups[group], self.program
         states = sorted(
             d.str for f in plan.folds for d in program.folds[f].reducer.state_dtypes(program.folds[f].dtypes)
         )
         return states == sorted(plan.epilogue.instrs[o].dtype.str for o in plan.outputs)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether a kernel never fails for lack of memory: else states that it has taken can't be joined again."""
+        return bool(self.device.platform == "cpu")
 
     @property
     def _target(self) -> int | None:

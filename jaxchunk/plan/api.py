@@ -27,32 +27,29 @@ def plan_requests(requests: Sequence[Request]) -> Plan:
 
 
 def run_requests(requests: Sequence[Request]) -> list[Any]:
-    """Plan and run; with a progress bar where the settings say so."""
-    runtime().refuse_in_task()
-    with runtime().lock:  # nothing is kept or let go between planning and running
-        plan = plan_requests(requests)
-        with shown(plan.stages, plan.settings) as on_task:
-            return plan.run(on_task)
-
-
-def compute_nodes(nodes: Sequence[Node]) -> list[np.ndarray[Any, Any]]:
-    """The arrays of nodes, in one run: by a recipe, where small arrays are asked for once more."""
+    """Plan and run, with a progress bar where the settings say so; small arrays asked for once more by a recipe."""
     machine = runtime()
     machine.refuse_in_task()
-    with machine.lock:
+    with machine.lock:  # nothing is kept or let go between planning and running
         budget = config.get().budget
-        form = form_of(nodes, budget)
+        nodes = [request for request in requests if isinstance(request, Node)]
+        form = form_of(nodes, budget) if len(nodes) == len(requests) else None
         recipe = None if form is None else RECIPES.known(form)
         if form is not None and recipe is not None:
             answers = follow(recipe, form.nodes, budget, machine)
             if answers is not None:
                 return answers
-        plan = plan_requests(nodes)
+        plan = plan_requests(requests)
         with shown(plan.stages, plan.settings) as on_task:
             computed = plan.run(on_task)
         if form is not None:
             RECIPES.add(form, plan)
         return computed
+
+
+def compute_nodes(nodes: Sequence[Node]) -> list[np.ndarray[Any, Any]]:
+    """The arrays of nodes, in one run."""
+    return run_requests(nodes)
 
 
 def persist_nodes(nodes: Sequence[Node]) -> list[Node]:

@@ -69,6 +69,8 @@ def follow(recipe: Recipe, nodes: Sequence[Node], budget: int, machine: Runtime)
     if ledger.reserved + recipe.nbytes + recipe.values > budget:
         return None
     started = time.perf_counter()
+    more = recipe.nbytes + recipe.values
+    peaks = ledger.held + more, ledger.reserved + more
     with machine.interrupt.deferred():
         ledger.budget = budget
         ledger.reserve(recipe.nbytes)
@@ -87,7 +89,7 @@ def follow(recipe: Recipe, nodes: Sequence[Node], budget: int, machine: Runtime)
         node.met = True
     for users, value in run.remembered:
         machine.keeper.remember([nodes[i] for i in users], value)
-    _record(recipe, run.answers, machine, time.perf_counter() - started)
+    _record(recipe, run.answers, peaks, time.perf_counter() - started)
     return [run.answers[i] for i in range(len(run.answers))]
 
 
@@ -176,16 +178,16 @@ class _Run:
                 self.remembered.append((route.users, value))
 
 
-def _record(recipe: Recipe, answers: dict[int, Array], machine: Runtime, seconds: float) -> None:
-    """Add the run to open profiles."""
-    peak = machine.ledger.reserved + recipe.nbytes + recipe.values
+def _record(recipe: Recipe, answers: dict[int, Array], peaks: tuple[int, int], seconds: float) -> None:
+    """Add the run to open profiles, with what was held and reserved at most."""
+    held, reserved = peaks
     record(
         Totals(
             runs=1,
             seconds=seconds,
-            ledger_peak_bytes=machine.ledger.held + recipe.nbytes + recipe.values,
-            reserved_peak_bytes=peak,
-            planned_peak_bytes=peak,
+            ledger_peak_bytes=held,
+            reserved_peak_bytes=reserved,
+            planned_peak_bytes=reserved,
             handed_out_bytes=sum(answer.nbytes for answer in answers.values()),
         ),
         [StageCounters(stage.name, tasks=1) for stage in recipe.stages],

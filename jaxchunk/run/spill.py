@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaxchunk.errors import StorageError
-from jaxchunk.store.swap import exclusive, is_abandoned, try_lock
+from jaxchunk.store.swap import try_lock
 
 _PREFIX = "jaxchunk-spill-"
+# Where a file system has no locks none succeeds, and nothing is ever taken for abandoned.
+_TRIES = 3
 
 
 def spill_directory(parent: Path) -> Path:
@@ -23,15 +25,26 @@ def spill_directory(parent: Path) -> Path:
     It is kept locked, which tells whether its process lives, on whatever machine.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    with exclusive(str(parent)):
-        for left in parent.glob(f"{_PREFIX}*"):
-            with contextlib.suppress(OSError):  # another user's, or another process has just removed it
-                if is_abandoned(str(left)):
-                    shutil.rmtree(left, ignore_errors=True)
+    _remove_abandoned(parent)
+    for _ in range(_TRIES):
         made = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
-        try_lock(os.open(made, os.O_RDONLY | os.O_CLOEXEC))  # until the process ends
+        # Until the process ends. Another one may have found the directory before it was locked, and removed it.
+        if try_lock(os.open(made, os.O_RDONLY | os.O_CLOEXEC)) and made.exists():
+            break
     atexit.register(_remove_own, made, os.getpid())
     return made
+
+
+def _remove_abandoned(parent: Path) -> None:
+    with contextlib.suppress(OSError):  # others' directories can't be listed everywhere
+        for left in parent.glob(f"{_PREFIX}*"):
+            with contextlib.suppress(OSError):  # another user's, or another process has just removed it
+                lock = os.open(left, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    if try_lock(lock):
+                        shutil.rmtree(left, ignore_errors=True)
+                finally:
+                    os.close(lock)
 
 
 def _remove_own(directory: Path, pid: int) -> None:
