@@ -93,11 +93,12 @@ class Plan:
         self._remember = {node: users for node, users in remembered.items() if node in made and node not in keep}
         room = max(0, self.budget - taken)
         for share in VALUES_SHARES:
+            if share != VALUES_SHARES[0]:
+                drafts, _ = stages(live, wishes, met)  # those at hand have changed
             self._assembler = Assembler(settings, room, self._make_sinks(checks), self._sources, share)
             self._assembler.assemble(drafts, [*keep, *self._remember])
             if not self._assembler.crowded:
                 break
-            drafts, _ = stages(live, wishes, met)  # those at hand have changed
         self.peak = self._assembler.peak + taken
         self.problem = self._assembler.problem
         fits = self.problem is None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaxchunk.errors import StorageError
-from jaxchunk.store.swap import try_lock
+from jaxchunk.store.swap import remove_abandoned, try_lock
 
 _PREFIX = "jaxchunk-spill-"
 # Where a file system has no locks none succeeds, and nothing is ever taken for abandoned.
@@ -39,12 +39,7 @@ def _remove_abandoned(parent: Path) -> None:
     with contextlib.suppress(OSError):  # others' directories can't be listed everywhere
         for left in parent.glob(f"{_PREFIX}*"):
             with contextlib.suppress(OSError):  # another user's, or another process has just removed it
-                lock = os.open(left, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    if try_lock(lock):
-                        shutil.rmtree(left, ignore_errors=True)
-                finally:
-                    os.close(lock)
+                remove_abandoned(str(left))
 
 
 def _remove_own(directory: Path, pid: int) -> None:

@@ -106,8 +106,7 @@ def clean_up(final: str, parent: str) -> None:
         leftovers = [entry.path for entry in os.scandir(parent) if entry.name.startswith(prefixes)]
         for path in leftovers:
             with suppress(FileNotFoundError):
-                if is_abandoned(path):
-                    shutil.rmtree(path, ignore_errors=True)
+                remove_abandoned(path)
 
 
 def _resolve(journal: str, final: str) -> None:
@@ -152,11 +151,12 @@ def try_lock(fd: int) -> bool:
     return True
 
 
-def is_abandoned(path: str) -> bool:
-    """Whether no living process has the directory locked."""
+def remove_abandoned(path: str) -> None:
+    """Remove a directory that no living process has locked; it is locked meanwhile."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return try_lock(fd)
+        if try_lock(fd):
+            shutil.rmtree(path, ignore_errors=True)
     finally:
         os.close(fd)
 
