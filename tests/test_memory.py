@@ -12,11 +12,11 @@ import pytest
 import zarr
 from helpers.jobs import budget
 from helpers.measure import MIB, check_memory, measure
+from helpers.rows import check_row, row_job
 from helpers.synthetic import FailingStore, SinkStore, synthetic_array
 
 import jaxchunk as jc
 import jaxchunk.array_api as xp
-from benchmarks import check, data
 from benchmarks.rows import ROWS
 from jaxchunk.errors import MemoryBudgetError
 from jaxchunk.run.runtime import runtime
@@ -32,15 +32,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_row(cache: Path, tmp_path: Path, name: str, scale: int, nbytes: int) -> Any:
-    row = ROWS[name]
-    paths = data.make(cache, scale, set(row.inputs))
-    inputs = [paths[given] for given in row.inputs]
-    chunk = data.INPUTS[row.inputs[0]].scaled(scale).chunk
-    result = tmp_path / ("result.npy" if row.stored is None else "result.zarr")
-    measured = measure(
-        "row", name=name, inputs=[str(p) for p in inputs], chunk=chunk, budget=nbytes, result=str(result), timeout=900
-    )
-    assert check.problem(row, cache, scale, inputs, result) is None
+    job = row_job(cache, tmp_path, name, scale, nbytes)
+    measured = measure("row", timeout=900, **job)
+    check_row(cache, scale, job)
     return measured
 
 

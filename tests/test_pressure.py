@@ -15,11 +15,11 @@ from helpers.measure import MIB
 from helpers.memory_jobs import Job as TableJob
 from helpers.memory_jobs import left_in
 from helpers.memory_work import JOBS
+from helpers.rows import check_row, row_job
 from helpers.watchdog import KilledError, measure_within, memory_group
 
 import jaxchunk as jc
 import jaxchunk.array_api as xp
-from benchmarks import check, data
 from benchmarks.rows import ROWS
 
 TWIN = 4  # each side by 4, the bytes by 16
@@ -67,29 +67,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("rows")
 
 
-def row_job(cache: Path, tmp_path: Path, name: str, scale: int, nbytes: int) -> Job:
-    """A row, with its inputs made."""
-    row = ROWS[name]
-    paths = data.make(cache, scale, set(row.inputs))
-    result = tmp_path / f"{name}.{'npy' if row.stored is None else 'zarr'}"
-    return "row", {
-        "name": name,
-        "inputs": [str(paths[given]) for given in row.inputs],
-        "chunk": data.INPUTS[row.inputs[0]].scaled(scale).chunk,
-        "budget": nbytes,
-        "result": str(result),
-    }
-
-
-def check_row(cache: Path, scale: int, job: Job) -> None:
-    done = job[1]
-    inputs = [Path(path) for path in done["inputs"]]
-    assert check.problem(ROWS[done["name"]], cache, scale, inputs, Path(done["result"])) is None
-
-
 def test_rows_finish_under_pressure(cache: Path, tmp_path: Path) -> None:
     jobs = [row_job(cache, tmp_path, name, TWIN, 16 * MIB) for name in ROWS]
-    under_pressure(16 * MIB, SHARE, *jobs)
+    under_pressure(16 * MIB, SHARE, *(("row", job) for job in jobs))
     for job in jobs:
         check_row(cache, TWIN, job)
 
@@ -98,7 +78,7 @@ def test_rows_finish_under_pressure(cache: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ROWS)
 def test_full_size_rows_finish_under_pressure(cache: Path, tmp_path: Path, name: str) -> None:
     job = row_job(cache, tmp_path, name, 1, 256 * MIB)
-    under_pressure(256 * MIB, 1.0, job)
+    under_pressure(256 * MIB, 1.0, ("row", job))
     check_row(cache, 1, job)
 
 

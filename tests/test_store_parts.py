@@ -11,7 +11,7 @@ import pytest
 import zarr
 from helpers.jobs import budget, nothing_is_left
 from helpers.measure import MIB, check_memory, measure
-from helpers.synthetic import CountingStore, SyntheticStore, blocks, synthetic_array
+from helpers.synthetic import CountingStore, SyntheticStore, read_all, synthetic_array
 from zarr.codecs import BytesCodec, Crc32cCodec, TransposeCodec
 from zarr.storage import LocalStore, MemoryStore
 
@@ -36,15 +36,6 @@ def stored(place: Any, values: np.ndarray[Any, Any], chunks: tuple[int, ...], **
     z = zarr.create_array(place, shape=values.shape, chunks=chunks, **parameters)
     z[...] = values
     return z
-
-
-def read_all(array: StoredArray) -> np.ndarray[Any, Any]:
-    values = np.empty(array.shape, array.dtype)
-    for index, part in blocks(array.grid):
-        out = np.full(values[part].shape, 113).astype(array.dtype)
-        array.read_chunk(index, out)
-        values[part] = out
-    return values
 
 
 # --- the parts themselves --------------------------------------------------------------------------------------

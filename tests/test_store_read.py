@@ -12,7 +12,7 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
-from helpers.synthetic import CountingStore, SyntheticStore, blocks, synthetic_array
+from helpers.synthetic import CountingStore, SyntheticStore, read_all, synthetic_array
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.codecs.numcodecs import LZ4, Delta
 from zarr.storage import LocalStore, MemoryStore, StorePath, ZipStore
@@ -24,15 +24,6 @@ from jaxchunk.store.codecs import PlainCodec
 DTYPES = ["bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
-
-
-def read_all(array: StoredArray) -> np.ndarray[Any, Any]:
-    values = np.empty(array.shape, array.dtype)
-    for index, part in blocks(array.grid):
-        out = np.full(values[part].shape, 113).astype(array.dtype)
-        array.read_chunk(index, out)
-        values[part] = out
-    return values
 
 
 def sample(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:

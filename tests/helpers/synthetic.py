@@ -24,6 +24,8 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Sto
 from zarr.buffer import cpu
 from zarr.storage import MemoryStore, WrapperStore
 
+from jaxchunk.store import StoredArray
+
 Pattern = Callable[..., npt.NDArray[Any]]
 """Values from open-mesh indices, one int64 array an axis: ``lambda i, j: i * 7 + j``."""
 
@@ -302,6 +304,16 @@ def blocks(grid: Iterable[Any]) -> Iterable[tuple[tuple[int, ...], tuple[slice, 
     grid = tuple(grid)
     for index in itertools.product(*(range(axis.nblocks) for axis in grid)):
         yield index, tuple(slice(*axis.block(i)) for axis, i in zip(grid, index, strict=True))
+
+
+def read_all(array: StoredArray) -> npt.NDArray[Any]:
+    """The values of a stored array, read unit by unit into memory that holds something else."""
+    values = np.empty(array.shape, array.dtype)
+    for index, part in blocks(array.grid):
+        out = np.full(values[part].shape, 113).astype(array.dtype)
+        array.read_chunk(index, out)
+        values[part] = out
+    return values
 
 
 def _coords(key: str) -> tuple[int, ...]:
