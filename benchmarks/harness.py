@@ -19,6 +19,7 @@ from benchmarks.rows import ROWS
 MISSING = " has no "
 """In a child's last line: the peer lacks what the row needs, which is no failure."""
 
+ROOT = Path(__file__).parent.parent
 
 Clock = Literal["wall", "cpu"]
 
@@ -72,6 +73,9 @@ def run(settings: Settings) -> Results:
     """Every row by every peer, `rounds` times over; the peers take turns, so that none has the quiet hour."""
     names = {name for row in settings.rows for name in ROWS[row].inputs}
     paths = data.make(settings.cache, settings.scale, names)
+    if "jaxchunk" in settings.peers:
+        # The peers' modules were compiled when pip installed them; a checkout's would be anew in every process.
+        subprocess.run([settings.pythons["jaxchunk"], "-m", "compileall", "-q", str(ROOT / "jaxchunk")], check=True)
     results: Results = {(row, peer): Measured() for row in settings.rows for peer in settings.peers}
     for turn in range(settings.rounds):
         for row in settings.rows:
@@ -117,13 +121,12 @@ def _once(settings: Settings, row: str, peer: str, paths: dict[str, Path], measu
 
 def _timed(python: str, work: Path, timeout: float) -> tuple[int, float, float, str]:
     """Run one child: exit code, wall and CPU seconds, and the last line it said."""
-    root = Path(__file__).parent.parent
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (work / "output.txt").open("w+") as output:
         start = time.perf_counter()
         process = subprocess.Popen(
             [python, "-m", "benchmarks.child", str(work / "job.json")],
-            cwd=root,
+            cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
