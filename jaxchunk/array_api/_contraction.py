@@ -51,12 +51,12 @@ def matmul(a: Node, b: Node) -> Node:
     batch = _build.broadcast_shape((a.shape[:-2], b.shape[:-2]))
     rows = () if vector_a else (a.shape[-2],)
     columns = () if vector_b else (b.shape[-1],)
-    # The space: batch axes, rows, columns, and the axis that is summed over.
-    space = (*batch, *rows, *columns, inner_a)
-    n, last = len(batch), len(space) - 1
-    left = [*range(n - max(a.ndim - 2, 0), n), *([] if vector_a else [n]), last]
-    right = [*range(n - max(b.ndim - 2, 0), n), last, *([] if vector_b else [n + len(rows)])]
-    return contract("matmul", a, b, left, right, space, (last,))
+    # The space: batch axes, rows, the axis that is summed over, columns: neither operand's axes change places.
+    space = (*batch, *rows, inner_a, *columns)
+    n, summed = len(batch), len(batch) + len(rows)
+    left = [*range(n - max(a.ndim - 2, 0), n), *([] if vector_a else [n]), summed]
+    right = [*range(n - max(b.ndim - 2, 0), n), summed, *([] if vector_b else [summed + 1])]
+    return contract("matmul", a, b, left, right, space, (summed,))
 
 
 def tensordot(a: Node, b: Node, axes_a: Sequence[int], axes_b: Sequence[int]) -> Node:
@@ -64,14 +64,15 @@ def tensordot(a: Node, b: Node, axes_a: Sequence[int], axes_b: Sequence[int]) ->
     kept_a = [axis for axis in range(a.ndim) if axis not in axes_a]
     kept_b = [axis for axis in range(b.ndim) if axis not in axes_b]
     summed = tuple(a.shape[axis] for axis in axes_a)
-    space = (*(a.shape[x] for x in kept_a), *(b.shape[x] for x in kept_b), *summed)
-    first = len(kept_a) + len(kept_b)
-    where_a = {axis: i for i, axis in enumerate(kept_a)} | {axis: first + i for i, axis in enumerate(axes_a)}
-    where_b = {axis: len(kept_a) + i for i, axis in enumerate(kept_b)}
-    where_b |= {axis: first + i for i, axis in enumerate(axes_b)}
-    left, right = [where_a[x] for x in range(a.ndim)], [where_b[x] for x in range(b.ndim)]
     if not summed:
         # Nothing to sum: an outer product, by a summed axis of size 1.
-        space, a = (*space, 1), _views.expand_dims(a, [a.ndim])
-        b, left, right = _views.expand_dims(b, [b.ndim]), [*left, first], [*right, first]
-    return contract("tensordot", a, b, left, right, space, tuple(range(first, len(space))))
+        a, axes_a = _views.expand_dims(a, [a.ndim]), [a.ndim]
+        b, axes_b = _views.expand_dims(b, [0]), [0]
+        kept_b, summed = [axis + 1 for axis in kept_b], (1,)
+    # Summed axes stand between the others, as they do in the operands of most calls: those are read as they lie.
+    space = (*(a.shape[x] for x in kept_a), *summed, *(b.shape[x] for x in kept_b))
+    first, second = len(kept_a), len(kept_a) + len(summed)
+    where_a = {axis: i for i, axis in enumerate(kept_a)} | {axis: first + i for i, axis in enumerate(axes_a)}
+    where_b = {axis: second + i for i, axis in enumerate(kept_b)} | {axis: first + i for i, axis in enumerate(axes_b)}
+    left, right = [where_a[x] for x in range(a.ndim)], [where_b[x] for x in range(b.ndim)]
+    return contract("tensordot", a, b, left, right, space, tuple(range(first, second)))

@@ -84,8 +84,10 @@ def evaluate(
 
 
 def recycles(program: Program, tile: tuple[int, ...], target: int | None = SUBTILE) -> bool:
-    """Whether a step kernel writes its outputs over old ones: done in one piece it makes new ones."""
-    return bool(program.outputs) and not program.direct and target is not None and subtiles(tile, target) is not None
+    """Whether a step kernel writes its outputs over old ones, where memory to be touched first would cost time."""
+    if not program.outputs or program.exact or target is None:
+        return False
+    return math.prod(tile) > 2 * target
 
 
 def step_function(program: Program, tile: tuple[int, ...], target: int | None = SUBTILE) -> Callable[..., Any]:

@@ -73,8 +73,10 @@ def stage_need(
     for group in groups:
         kept = tuple(1 if a in group.dropped else n for a, n in enumerate(tile))
         state = sum(states[f] for f in group.folds)
-        finish = max(finish, sum(states) + 2 * state + _finish_bytes(program, group, kept, io_threads))
-        if parts > 1 or any(tiles[a].nblocks > 1 for a in outer if a in group.dropped):
+        joined = parts > 1 or any(tiles[a].nblocks > 1 for a in outer if a in group.dropped)
+        joining = 2 * state if joined else 0
+        finish = max(finish, sum(states) + joining + _finish_bytes(program, group, kept, io_threads))
+        if joined:
             shared += state * (open_tiles(group.dropped, tiles, outer) + in_flight)
     return Need(max(step, finish), shared)
 
@@ -88,7 +90,10 @@ def _finish_bytes(program: Program, group: GroupPlan, kept: tuple[int, ...], io_
     )
     nbytes += sum(output_bytes(output, kept) for output in group.outputs)
     nbytes += max((sink_bytes(output, kept, io_threads) for output in group.outputs), default=0)
-    alive = 2 + len(group.folds)
+    # The state of a contraction is its result: without an epilogue nothing is computed.
+    folds = [program.folds[f].reducer for f in group.folds]
+    done = all(i.kind == "folded" for i in epilogue.instrs) and all(reducer.contracts for reducer in folds)
+    alive = 0 if done else 2 + len(folds)
     return nbytes + alive * math.prod(kept) * max((i.dtype.itemsize for i in epilogue.instrs), default=8) + 4096
 
 

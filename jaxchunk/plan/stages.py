@@ -69,9 +69,8 @@ class StageMaker:
             stored = (leaf for leaf in leaves if isinstance(leaf.view.base, StoredArray))
             return all(cuts_per_chunk(leaf, tiles) <= MOST_CUTS for leaf in stored)
 
-        ordered = draft.ordered is not None
-        single = axes.sides is not None and axes.sides.threaded
-        tiling, fits = choose(axes, outer, inner, room, threads, single, need, ordered, sane)
+        undivided = draft.ordered is not None or (axes.sides is not None and axes.sides.threaded)
+        tiling, fits = choose(axes, outer, inner, room, threads, undivided, need, sane)
         tile = tuple(max(1, axis.largest) for axis in tiling.tiles)
         stage = Stage(
             number=0,  # until it has its place among others

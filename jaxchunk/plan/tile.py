@@ -182,17 +182,16 @@ def choose(
     inner: Sequence[int],
     room: int,
     threads: int,
-    single: bool,
+    undivided: bool,
     need: Callable[[Grid, Sequence[int], int, int, int], Need],
-    ordered: bool,
     sane: Callable[[Grid], bool],
 ) -> tuple[Tiling, bool]:
     """The first candidate that fits in the room, and whether one did (else the smallest).
 
     Parameters
     ----------
-    single
-        One task at a time, since its kernel takes all cores itself.
+    undivided
+        One task folds all that goes into a result: in order, or with a kernel that takes all cores itself.
     need
         Of (tiles, outer, parts, tasks in flight, I/O threads of each).
     sane
@@ -205,8 +204,8 @@ def choose(
             break
         tasks = math.prod(tiles[a].nblocks for a in outer)
         steps = math.prod(tiles[a].nblocks for a in inner)
-        parts = 1 if ordered or single else max(1, min(steps, -(-PARTS // max(1, tasks))))
-        most = 1 if single else max(1, min(threads, tasks * parts))
+        parts = 1 if undivided else max(1, min(steps, -(-PARTS // max(1, tasks))))
+        most = max(1, min(threads, tasks * parts))
         # Where one task runs alone its chunks are read and written on several threads.
         for in_flight, io in dict.fromkeys(((most, threads if most == 1 else 1), (1, threads), (1, 1))):
             bound = need(tiles, outer, parts, in_flight, io)

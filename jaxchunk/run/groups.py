@@ -91,7 +91,8 @@ class GroupState:
         leaves = self.run.group_leaves(self.plan.leaves, kept_box)
         kernel = self.stage.kernels.finish(self.number, box_shape(kept_box))
         size = int(np.prod(box_shape(kept_box), dtype=np.int64))
-        need = sum(output.dtype.itemsize for output in self.plan.outputs) * size + int(kernel.temp_bytes or size * 8)
+        temporaries = 8 * size if kernel.temp_bytes is None else kernel.temp_bytes
+        need = sum(output.dtype.itemsize for output in self.plan.outputs) * size + temporaries
         with self.run.pool.holding(need):
             results = self.run.call(kernel, kept_box, leaves, states)
             self.run.counters.add(compute_seconds=time.perf_counter() - started)

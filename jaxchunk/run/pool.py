@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from jaxchunk.run.ledger import Ledger
+from jaxchunk.store.buffers import mapped
 
 PAGE = mmap.PAGESIZE
 # Seconds to wait for blocks to come back before more is held than was reserved.
@@ -61,7 +62,7 @@ class Pool:
             self.hold(size)
             with self.ledger._lock:
                 self.mapped += size
-            block = mmap.mmap(-1, size)
+            block = mapped(size)
         lease = (ctypes.c_char * nbytes).from_buffer(block)
         weakref.finalize(lease, self._returned.append, (size, block))
         flat: np.ndarray[Any, Any] = np.frombuffer(lease, dtype, count)  # type: ignore[call-overload]

@@ -6,10 +6,10 @@ and give them back. Idle buffers are memory all the same: `held_bytes` counts th
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
@@ -18,6 +18,18 @@ import numpy.typing as npt
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 _GRAIN = 64 * 1024
+
+
+def mapped(size: int) -> mmap.mmap:
+    """Fresh memory, by huge pages where there are any: touching it first then costs a fifth."""
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, size)
+    # Python's default is shared memory, which has no huge pages on most systems.
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel built without them
+            block.madvise(mmap.MADV_HUGEPAGE)
+    return block
 
 
 class BufferPool:
@@ -33,7 +45,7 @@ class BufferPool:
         """Bytes of all buffers, lent and idle."""
         return self._held
 
-    @contextmanager
+    @contextlib.contextmanager
     def lend(self, nbytes: int) -> Iterator[Bytes]:
         """A buffer of exactly `nbytes`, its contents undefined, until the block ends."""
         buffer = self._take(nbytes)
@@ -61,7 +73,7 @@ class BufferPool:
             size = max(1, -(-nbytes // _GRAIN)) * _GRAIN
             self._held += size
         # Not malloc: a dropped mapping goes back to the system at once.
-        return np.frombuffer(mmap.mmap(-1, size), np.uint8)
+        return np.frombuffer(mapped(size), np.uint8)
 
 
 POOL = BufferPool()
