@@ -3,14 +3,17 @@
 `jaxchunk.array_api` is the array API namespace; this module has what goes beyond it.
 """
 
-from jaxchunk import array_api, config, errors
-from jaxchunk._api import compute, from_array, persist, plan, rechunk
-from jaxchunk._blocks import map_blocks
-from jaxchunk._calibrate import calibrate
-from jaxchunk._doctor import doctor
-from jaxchunk._io import from_zarr, store, to_zarr
-from jaxchunk._memory_report import memory_report
-from jaxchunk.run.profile import Profile as profile
+from jaxchunk._imports import collector_paused
+
+with collector_paused():
+    from jaxchunk import array_api, config, errors
+    from jaxchunk._api import compute, from_array, persist, plan, rechunk
+    from jaxchunk._blocks import map_blocks
+    from jaxchunk._calibrate import calibrate
+    from jaxchunk._doctor import doctor
+    from jaxchunk._io import from_zarr, store, to_zarr
+    from jaxchunk._memory_report import memory_report
+    from jaxchunk.run.profile import Profile as profile
 
 __version__ = "0.1.0"
 
