@@ -23,7 +23,8 @@ from jaxchunk.run.ledger import Ledger
 from jaxchunk.run.pool import Pool, Tab
 from jaxchunk.run.pressure import Attempt, is_out_of_memory, not_there
 from jaxchunk.run.profile import StageCounters
-from jaxchunk.run.read import Reader, in_turn
+from jaxchunk.run.read import Reader
+from jaxchunk.run.spread import Jobs, in_turn
 from jaxchunk.run.stage import Leaf, Stage
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -141,7 +142,7 @@ class StageRun:
         self.grown = 0
         self.tab = Tab(pool)
 
-    def spread(self, jobs: list[Callable[[], None]]) -> None:
+    def spread(self, jobs: Jobs) -> None:
         """Run independent jobs, on several threads where this stage's tasks leave cores idle."""
         if self._io is None or len(jobs) < 2:
             in_turn(jobs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -14,13 +14,13 @@ from jaxchunk.graph.grid import Axis, Box, block_box, box_shape
 from jaxchunk.run.chunks import ChunkCache
 from jaxchunk.run.memory_array import MemoryArray
 from jaxchunk.run.pool import Pool, block_bytes
+from jaxchunk.run.spread import Jobs, Spread, in_turn
 from jaxchunk.run.stage import Leaf, Stage
 from jaxchunk.run.values import DiskValue, HostValue, Slot, window_blocks
 from jaxchunk.run.views import Pieced, Window, fill_pieced, fill_view
 from jaxchunk.store.stored import StoredArray
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Spread: TypeAlias = Callable[[list[Callable[[], None]]], None]
 
 
 # Small chunks are read in batches of so many bytes: what a job costs by itself is paid once for each.
@@ -33,11 +33,6 @@ Wanted: TypeAlias = dict[StoredArray, dict[tuple[int, ...], Parts]]
 """By array and chunk, all that is to be read."""
 
 
-def in_turn(jobs: list[Callable[[], None]]) -> None:
-    for job in jobs:
-        job()
-
-
 class Reader:
     """Reads for one stage.
 
@@ -46,7 +41,7 @@ class Reader:
     stages
         Those that share decoded chunks: the stage itself, and what takes turns with it.
     spread
-        Runs a list of independent jobs, perhaps on several threads, and waits for them.
+        Runs the jobs that it is divided into.
     """
 
     def __init__(
@@ -126,7 +121,7 @@ class Reader:
         Jobs are partial applications: a fault keeps the functions of its frames alive, and so what
         they close over, but not these.
         """
-        jobs: list[Callable[[], None]] = []
+        jobs: Jobs = []
         for base, chunks in wanted.items():
             batch = max(1, BATCH_BYTES // base.layout.unit_nbytes)
             pairs = list(chunks.items())

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxchunk.graph.grid import Box, Grid, block_box, box_shape
 from jaxchunk.graph.primitives import Check
+from jaxchunk.run.spread import Jobs
 from jaxchunk.run.values import Slot
 from jaxchunk.run.views import region
 
@@ -65,7 +66,7 @@ class ValueSink:
         value = self.slot.value
         assert value is not None
         started = time.perf_counter()
-        value.put(index, box, tile, run.pool)
+        value.put(index, box, tile, run.pool, run.spread)
         if value.tier == "disk":
             run.counters.add(spilled_bytes=tile.nbytes, write_seconds=time.perf_counter() - started)
 
@@ -95,7 +96,7 @@ class WriteSink:
     def put(self, index: tuple[int, ...], box: Box, tile: Array, run: Any) -> None:
         grid = self.grid
         ranges = [axis.overlapping(a, b) for axis, (a, b) in zip(grid, box, strict=True)]
-        jobs: list[Callable[[], None]] = []
+        jobs: Jobs = []
         for unit in np.ndindex(*(len(r) for r in ranges)):
             unit_index = tuple(r[i] for r, i in zip(ranges, unit, strict=True))
             unit_box = block_box(grid, unit_index)

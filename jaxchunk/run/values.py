@@ -7,6 +7,7 @@ import math
 import os
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ from jaxchunk.graph.grid import Box, Grid, block_box, box_shape, numblocks, shap
 from jaxchunk.run.ledger import Ledger
 from jaxchunk.run.pool import Pool
 from jaxchunk.run.spill import spilling
+from jaxchunk.run.spread import Jobs, Spread, in_turn
 from jaxchunk.run.views import Span, Window
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -24,6 +26,8 @@ _tokens = itertools.count()
 # Runs of fewer bytes are read together with what lies between them, unless they are further apart.
 SHORT_RUN = 4096
 SHORT_GAP = 16384
+# Smaller blocks are written before another thread would have begun.
+SPREAD_BYTES = 2**18
 # Elements that lie so far apart are read one by one.
 FAR = 16
 
@@ -51,7 +55,7 @@ class HostValue:
     def reserved(self) -> int:
         return self._account.reserved
 
-    def put(self, index: tuple[int, ...], box: Box, block: Array, pool: Pool) -> None:
+    def put(self, index: tuple[int, ...], box: Box, block: Array, pool: Pool, spread: Spread = in_turn) -> None:
         """Keep a copy of a block: what comes may be a pool block, or written over later."""
         self._account.add(block.nbytes, pool)
         self.blocks[index] = np.array(block, order="C")
@@ -111,17 +115,22 @@ class DiskValue:
             flat = flat * n + i
         return flat * self._stride
 
-    def put(self, index: tuple[int, ...], box: Box, tile: Array, pool: Pool) -> None:
+    def put(self, index: tuple[int, ...], box: Box, tile: Array, pool: Pool, spread: Spread = in_turn) -> None:
         """Write a tile, which holds blocks whole."""
         window = tuple(Span(a, b - a) for a, b in box)
+        jobs: Jobs = []
         for block, inside, target in window_blocks(self.grid, window):
             part = tile[target]
             if part.shape != box_shape(block_box(self.grid, block)):
                 raise AssertionError(f"tile {box} cuts block {block} of {self.name}: {inside}")
-            with pool.holding(0 if part.flags.c_contiguous else part.nbytes):
-                data = _bytes_of(np.ascontiguousarray(part))
-                with spilling(self.name, self.path):
-                    _write_all(self._file, data, self._offset(block))
+            jobs.append(partial(self._put_block, block, part, pool))
+        (spread if self._stride >= SPREAD_BYTES else in_turn)(jobs)
+
+    def _put_block(self, block: tuple[int, ...], part: Array, pool: Pool) -> None:
+        with pool.holding(0 if part.flags.c_contiguous else part.nbytes):
+            data = _bytes_of(np.ascontiguousarray(part))
+            with spilling(self.name, self.path):
+                _write_all(self._file, data, self._offset(block))
 
     def fill(self, window: Window, out: Array, pool: Pool) -> int:
         """Read a window: of each block the runs that it meets, or what lies between them where they are short.
