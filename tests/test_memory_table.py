@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from helpers.memory_jobs import ANY_SIZE, NO_DATA, ONE_MATRIX, OUTSIZE, Job, lef
 from helpers.memory_table import DOMAINS, PAIRS, ROWS
 from helpers.memory_work import JOBS, WORK
 from helpers.synthetic import synthetic_array
+from zarr.storage import MemoryStore
 
 import jaxchunk as jc
 from jaxchunk.errors import MemoryBudgetError
@@ -95,6 +97,27 @@ def test_one_matrix_that_is_too_large_is_refused(name: str) -> None:
 
 def _several(results: Any) -> tuple[Any, ...]:
     return tuple(results) if isinstance(results, tuple) else (results,)
+
+
+@pytest.mark.parametrize("name", sampled(JOBS))
+def test_kernels_of_large_tiles_need_no_more_than_is_planned(name: str) -> None:
+    with budget(24 * MIB):
+        job = Job(JOBS[name], 24 * MIB)
+        results = job.results()
+        for stage in jc.plan(*job.requests(results, [MemoryStore() for _ in results])).stages:
+            if stage.kernels is not None:
+                assert (stage.kernels.step(stage.whole_tile).temp_bytes or 0) <= stage.temporaries
+
+
+def test_kept_chunks_give_way_to_kernels_that_need_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Tiles that don't lie on chunks' edges: what the plan leaves of the budget is for chunks that several want.
+    monkeypatch.setattr(import_module("jaxchunk.plan.stages"), "temporaries", lambda program, tile: 4096)
+    job = Job(JOBS["atan2"], 24 * MIB)
+    with jc.profile() as p:
+        found = job.run()
+    figures = p.to_dict()
+    assert figures["ledger_peak_bytes"] <= figures["planned_peak_bytes"] <= job.nbytes
+    job.check(found)
 
 
 # --- growth of processes ------------------------------------------------------------------------------------------

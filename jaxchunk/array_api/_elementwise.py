@@ -65,7 +65,7 @@ divide = _binary("divide", "floating", same, bodies.divide, "The quotient of two
     "xp.divide(xp.asarray([1.0, 3.0]), 2)", "array([0.5, 1.5])", flops=2)
 floor_divide = _binary("floor_divide", "real numeric", same, bodies.floor_divide,
     "The quotient rounded down to an integer, element by element.",
-    "xp.floor_divide(xp.asarray([7, -7]), 2)", "array([ 3, -4])", literal=True, flops=8,
+    "xp.floor_divide(xp.asarray([7, -7]), 2)", "array([ 3, -4])", literal=True, flops=8, arrays=2,
     notes="An integer divided by zero gives 0. Where an operand is infinite or the divisor zero the result is that of\n"
           "`divide`, not rounded.")
 multiply = _binary("multiply", "numeric", same, bodies.multiply, "The product of two operands, element by element.",
@@ -84,7 +84,7 @@ reciprocal = _unary("reciprocal", "floating", same, bodies.reciprocal, "One divi
     "xp.reciprocal(xp.asarray([2.0, 4.0]))", "array([0.5 , 0.25])", flops=2)
 remainder = _binary("remainder", "real numeric", same, bodies.remainder,
     "What floored division leaves, with the sign of the divisor, element by element.",
-    "xp.remainder(xp.asarray([7, -7]), 3)", "array([1, 2])", literal=True, flops=8,
+    "xp.remainder(xp.asarray([7, -7]), 3)", "array([1, 2])", literal=True, flops=8, arrays=2,
     notes="Of an integer and zero it is 0; of floating numbers, NaN.")
 sign = _unary("sign", "numeric", same, bodies.sign, "-1, 0 or 1 by the sign of each element.",
     "xp.sign(xp.asarray([-3.5, 0.0, 2.0]))", "array([-1.,  0.,  1.])",
@@ -224,7 +224,8 @@ atan = _unary("atan", "floating", same, bodies.atan, "The arc tangent of each el
     "xp.atan(xp.asarray([0.0, 1.0]))", "array([0.        , 0.78539816])", flops=14, arrays=3)
 atan2 = _binary("atan2", "real floating", same, bodies.atan2,
     "The angle of the point with the first operand as y and the second as x, in radians, element by element.",
-    "xp.atan2(xp.asarray([1.0, -1.0]), xp.asarray([1.0, -1.0]))", "array([ 0.78539816, -2.35619449])", flops=20)
+    "xp.atan2(xp.asarray([1.0, -1.0]), xp.asarray([1.0, -1.0]))", "array([ 0.78539816, -2.35619449])", flops=20,
+    arrays=2)
 atanh = _unary("atanh", "floating", same, bodies.atanh, "The inverse hyperbolic tangent of each element.",
     "xp.atanh(xp.asarray([0.0, 0.5]))", "array([0.        , 0.54930614])", flops=20)
 cos = _unary("cos", "floating", same, bodies.cos, "The cosine of each element, in radians.",

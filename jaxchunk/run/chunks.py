@@ -136,6 +136,16 @@ class ChunkCache:
         self._kept[key] = _Entry(chunk, nbytes, left)
         self.used += nbytes
 
+    def give_way(self, nbytes: int) -> bool:
+        """Have that much less room for chunks that several tasks want, where there is as much: what is over goes."""
+        with self._lock:
+            if nbytes > self.limit:
+                return False
+            self.limit -= nbytes
+            while self.used > self.limit:
+                self._drop(next(iter(self._kept)))
+            return True
+
     def _count_use(self, key: Hashable, entry: _Entry, now: int) -> None:
         if entry.left < 0:
             self._kept.move_to_end(key)

@@ -140,6 +140,7 @@ class StageRun:
         self._short: BaseException | None = None
         self._tries = self._done_before = 0
         self.grown = 0
+        self._yielded = 0  # bytes of the same kind that chunks were to have
         self.tab = Tab(pool)
 
     def spread(self, jobs: Jobs) -> None:
@@ -353,16 +354,18 @@ class StageRun:
         # No figure, or zero, is no reason to believe that nothing is needed.
         nbytes = int(kernel.temp_bytes or stage.temporaries)
         with self._lock:
-            lacking = (nbytes - stage.temporaries) * self.workers - self.grown
-            if lacking > 0:
-                if self.ledger.reserved + lacking > self.ledger.budget:
+            lacking = (nbytes - stage.temporaries) * self.workers - self.grown - self._yielded
+            if lacking > 0 and self.ledger.reserved + lacking <= self.ledger.budget:
+                self.ledger.reserve(lacking)
+                self.grown += lacking
+            elif lacking > 0:
+                if not self.cache.give_way(lacking):
                     raise MemoryBudgetError(
                         f"{stage.name}, asked for at {stage.where}, needs {lacking:,} bytes more than were planned for "
                         f"its kernels, and the budget of {self.ledger.budget:,} is taken: a fault of the library's "
                         "memory model; a larger host_memory helps"
                     )
-                self.ledger.reserve(lacking)
-                self.grown += lacking
+                self._yielded += lacking
         return nbytes + stage.scratch
 
     def call(self, kernel: Any, box: Box, leaves: list[Array], *states: Any) -> Any:

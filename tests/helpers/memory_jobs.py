@@ -16,7 +16,7 @@ from zarr.storage import MemoryStore
 
 import jaxchunk as jc
 from helpers.jobs import budget
-from helpers.synthetic import synthetic_array
+from helpers.synthetic import evaluated, synthetic_array
 from jaxchunk.array_api import Array
 
 Box = Sequence[tuple[int, int]]
@@ -93,14 +93,11 @@ class Given:
         return np.dtype(self.dtype).itemsize
 
     def at(self, box: Box) -> Values:
-        """The values in a box, made band by band: a pattern's integers take more memory than they do."""
-        out = np.empty([stop - start for start, stop in box], self.dtype)
-        step = max(1, 2**20 // max(1, math.prod(out.shape[1:])))
-        for first in range(0, len(out), step):
-            spans = [(box[0][0] + first, min(box[0][1], box[0][0] + first + step)), *box[1:]]
-            axes = np.ix_(*(np.arange(start, stop) for start, stop in ([(0, 1), *spans[1:]] if self.numpy else spans)))
-            out[first : first + step] = self.values(*axes)
-        return out
+        """The values in a box."""
+        axes = [np.arange(start, stop) for start, stop in box]
+        if self.numpy:
+            axes[0] = np.zeros_like(axes[0])
+        return evaluated(self.values, axes, self.dtype)
 
     def opened(self, shape: Shape, chunk: Shape) -> Array:
         """The array in the library; integers are compressed where they are stored."""

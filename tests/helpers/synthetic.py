@@ -29,6 +29,9 @@ from jaxchunk.store import StoredArray
 Pattern = Callable[..., npt.NDArray[Any]]
 """Values from open-mesh indices, one int64 array an axis: ``lambda i, j: i * 7 + j``."""
 
+BAND = 2**20
+"""So many elements of a pattern are made at once."""
+
 _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup")
 
 
@@ -177,11 +180,22 @@ class SyntheticStore(MemoryStore):
         return cpu.Buffer.from_array_like(np.frombuffer(data, np.uint8))
 
     def _evaluate(self, axes: list[npt.NDArray[np.int64]]) -> npt.NDArray[Any]:
-        shape = tuple(len(axis) for axis in axes)
-        mesh = np.ix_(*axes) if axes else ()
-        return np.ascontiguousarray(
-            np.broadcast_to(np.asarray(self._pattern(*mesh)).astype(self.dtype), shape)
-        ).reshape(shape)
+        return evaluated(self._pattern, axes, self.dtype)
+
+
+def evaluated(pattern: Pattern, axes: Sequence[npt.NDArray[np.int64]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A pattern's values at indices, made band by band: its integers take more memory than they do."""
+    out = np.empty([len(axis) for axis in axes], dtype)
+    if not axes:
+        out[...] = pattern()
+        return out
+    longest = max(range(out.ndim), key=lambda axis: out.shape[axis])
+    step = max(1, BAND * out.shape[longest] // max(1, out.size))
+    for first in range(0, out.shape[longest], step):
+        band = slice(first, first + step)
+        part = [axis[band] if number == longest else axis for number, axis in enumerate(axes)]
+        out[(*[slice(None)] * longest, band)] = pattern(*np.ix_(*part))
+    return out
 
 
 def synthetic_array(
