@@ -10,3 +10,7 @@ check     are the results right?
 report    the Markdown table
 loops     two small ones: a step of a loop on tiny arrays; planning a million chunks
 """
+
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import data
+from benchmarks import ROOT, data
 from benchmarks.rows import ROWS
 
 FACTOR = 2.0
@@ -73,15 +73,18 @@ def line(row: str, told: Told) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+SHOWN_SECONDS = 0.005
+"""Parts that take less aren't told."""
+
+
 def _parts(seconds: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.2f}" for name, value in seconds.items() if value >= 0.005)
+    return ", ".join(f"{name} {value:.2f}" for name, value in seconds.items() if value >= SHOWN_SECONDS)
 
 
 def _child(call: str) -> str:
     """The last line that a call of this module prints in a new process."""
     code = f"from benchmarks import cost; cost.{call}"
-    root = Path(__file__).parent.parent
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr.strip() or f"{call} failed")
     return done.stdout.strip().splitlines()[-1]

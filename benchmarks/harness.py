@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from benchmarks import check, data
+from benchmarks import ROOT, check, data
 from benchmarks.rows import ROWS
 
 MISSING = " has no "
 """In a child's last line: the peer lacks what the row needs, which is no failure."""
-
-ROOT = Path(__file__).parent.parent
 
 Clock = Literal["wall", "cpu"]
 

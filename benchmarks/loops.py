@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import ROOT
+
 STEPS = 200
 CHUNKS = 1_000_000
 STEP_PEERS = ("jaxchunk", "jax", "numpy")
@@ -26,8 +28,7 @@ def compare(what: str, peers: list[str], pythons: dict[str, str]) -> str:
     lines = [f"| peer | {unit} |", "|---" * (1 + len(unit.split("|"))) + "|"]
     for peer in peers:
         code = f"from benchmarks import loops; loops.child({what!r}, {peer!r})"
-        root = Path(__file__).parent.parent
-        done = subprocess.run([pythons[peer], "-c", code], cwd=root, capture_output=True, text=True, check=False)
+        done = subprocess.run([pythons[peer], "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
             lines.append(f"| {peer} | failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]} |")
         else:

@@ -87,7 +87,7 @@ def recycles(program: Program, tile: tuple[int, ...], target: int | None = SUBTI
     """Whether a step kernel writes its outputs over old ones, where memory to be touched first would cost time."""
     if not program.outputs or program.exact or target is None:
         return False
-    return math.prod(tile) > 2 * target
+    return subtiles(tile, target) is not None
 
 
 def step_function(program: Program, tile: tuple[int, ...], target: int | None = SUBTILE) -> Callable[..., Any]:
