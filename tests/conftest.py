@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
 from collections.abc import Iterator
 
 import jax
@@ -13,6 +14,10 @@ from hypothesis import HealthCheck, settings
 
 # More held than was reserved is an error in every test, and in every process that a test starts.
 os.environ["JAXCHUNK_STRICT"] = "1"
+
+# A shell starts what runs in the background deaf to Ctrl-C, and so would be the processes that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Compiling a kernel takes longer than any deadline; a run in CI draws the same examples every time.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

@@ -179,7 +179,7 @@ class Assembler:
 
     def _wants_copy(self, stage: Stage, leaf: Leaf, misfits: bool) -> bool:
         base = leaf.view.base
-        if not isinstance(base, StoredArray) or stage.cache >= decoded_bytes(base):
+        if not isinstance(base, StoredArray) or stage.cache >= min(decoded_bytes(base), shared_chunks(stage)):
             return False
         # A chunk is decoded whole: where it doesn't fit beside the tile, the copy is read in parts.
         return reads_per_chunk(leaf, stage.tiles) > (1 if misfits else MOST_READS)

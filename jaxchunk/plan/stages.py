@@ -17,6 +17,7 @@ from jaxchunk.plan.fuse import Draft
 from jaxchunk.plan.memory import Need, one_chunk, scratch, stage_need, temporaries
 from jaxchunk.plan.scratch import HOST_ONLY, library_threads
 from jaxchunk.plan.tile import MOST_CUTS, Axes, choose, cuts_per_chunk, describe, reads_per_chunk
+from jaxchunk.plan.traffic import waiting
 from jaxchunk.run.pool import PAGE, block_bytes
 from jaxchunk.run.sinks import ValueSink, WriteSink
 from jaxchunk.run.stage import GroupPlan, Leaf, Output, Stage
@@ -233,16 +234,28 @@ def keep_chunks(stage: Stage, left: int) -> None:
 
 
 def shared_chunks(stage: Stage) -> int:
-    """Bytes of all chunks of sources some of whose chunks several tiles want."""
+    """Bytes of decoded chunks that wait at once for other tiles that want them.
+
+    Of moves, and of folds in parts, which are done far from each other, it is all chunks of such sources.
+    """
     wanted = 0
     seen: set[int] = set()
+    waits = waiting(stage) if stage.parts == 1 else {}
+    pieced = {s for leaf in stage.leaves if isinstance(leaf.view.base, Pieced) for s in stored_in(leaf.view.base)}
     for leaf in stage.leaves:
         for stored in stored_in(leaf.view.base):
             again = id(stored) in seen or isinstance(leaf.view.base, Pieced)
             seen.add(id(stored))
             if again or reads_per_chunk(leaf, stage.tiles) > 1:
-                wanted += decoded_bytes(stored)
+                wanted += decoded_bytes(stored) if stored in pieced else _share(stored, waits.get(stored))
     return wanted
+
+
+def _share(stored: StoredArray, nbytes: int | None) -> int:
+    """What blocks take that hold so many bytes of an array's chunks; None stands for all."""
+    whole = decoded_bytes(stored)
+    values = stored.dtype.itemsize * math.prod(axis.largest * axis.nblocks for axis in stored.grid)
+    return whole if nbytes is None else min(whole, -(-whole * nbytes // max(1, values)))
 
 
 def stored_in(base: Any) -> list[StoredArray]:

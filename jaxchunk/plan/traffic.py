@@ -62,17 +62,13 @@ def nbytes_of(array: Any) -> int:
 def traffic(stage: Stage) -> Traffic:
     """All that a stage reads and writes: chunks as often as they are decoded, other values as they are copied."""
     reads: dict[Any, int] = defaultdict(int)
-    stored: dict[StoredArray, list[tuple[Leaf, Grid]]] = defaultdict(list)
     for leaf, tiles in _leaves(stage):
         base = leaf.view.base
-        if isinstance(base, StoredArray):
-            if not _decoded_by_partner(stage, leaf):
-                stored[base].append((leaf, tiles))
-        elif isinstance(base, Pieced):
+        if isinstance(base, Pieced):
             _add_pieced(reads, stage, leaf, tiles)
-        else:
+        elif not isinstance(base, StoredArray):
             reads[base] += copied(leaf, tiles)
-    live = {base: _live(stage, base, leaves) for base, leaves in stored.items()}
+    stored, live = _decoded(stage), waiting(stage)
     room = min(1.0, stage.cache / max(1, sum(live.values())))
     for base, leaves in stored.items():
         once, apart = _met_once(base, leaves), [_met_by_tiles(base, leaf, tiles) for leaf, tiles in leaves]
@@ -82,6 +78,20 @@ def traffic(stage: Stage) -> Traffic:
         # Of the chunks that are waited for, those that there is room for aren't decoded again.
         reads[base] += int(once + (1 - room) * max(0, always - once)) if live[base] else once
     return Traffic(dict(reads), list(_writes(stage)))
+
+
+def waiting(stage: Stage) -> dict[StoredArray, int]:
+    """Of each stored array, how many bytes of decoded chunks wait at once for tiles to come."""
+    return {base: _live(stage, base, leaves) for base, leaves in _decoded(stage).items()}
+
+
+def _decoded(stage: Stage) -> dict[StoredArray, list[tuple[Leaf, Grid]]]:
+    """The leaves that a stage decodes chunks of an array for itself for."""
+    stored: dict[StoredArray, list[tuple[Leaf, Grid]]] = defaultdict(list)
+    for leaf, tiles in _leaves(stage):
+        if isinstance(leaf.view.base, StoredArray) and not _decoded_by_partner(stage, leaf):
+            stored[leaf.view.base].append((leaf, tiles))
+    return stored
 
 
 def _leaves(stage: Stage) -> Iterator[tuple[Leaf, Grid]]:
