@@ -148,6 +148,16 @@ def test_large_data_in_fresh_processes(roomy: Path, name: str, mebibytes: int) -
     Job(JOBS[name], nbytes).check(left_in(roomy), WINDOWS)
 
 
+def test_a_plan_asks_for_the_chunks_that_wait_not_for_the_source() -> None:
+    """Tiles across the chunks share them: each stays no longer than it is wanted, whatever room there is."""
+    job = Job(JOBS["sin"], 16 * MIB)
+    with jc.profile() as p:
+        job.run()
+    figures = p.to_dict()
+    assert figures["bytes_read"] == job.row.given[0].itemsize * np.prod(job.shapes[0])
+    assert figures["planned_peak_bytes"] <= 0.75 * job.nbytes
+
+
 @pytest.mark.long
 def test_plans_ask_for_little_more_than_is_held() -> None:
     """Over what the long test above has measured, of which nothing may be missing."""
