@@ -13,7 +13,7 @@ import pytest
 from helpers import standard, tightness
 from helpers.jobs import budget
 from helpers.measure import MIB, check_memory, measure
-from helpers.memory_jobs import ANY_SIZE, NO_DATA, ONE_MATRIX, OUTSIZE, Job, left_in
+from helpers.memory_jobs import ANY_SIZE, NO_DATA, ONE_MATRIX, OUTSIZE, Job, left_in, several
 from helpers.memory_table import DOMAINS, PAIRS, ROWS
 from helpers.memory_work import JOBS, WORK
 from helpers.synthetic import synthetic_array
@@ -91,12 +91,8 @@ def test_the_least_budget_and_all_above_are_enough(name: str) -> None:
 def test_one_matrix_that_is_too_large_is_refused(name: str) -> None:
     z = synthetic_array((1, 512, 512), (1, 64, 64), "float64", JOBS[name].given[0].values)
     with budget(MIB), pytest.raises(MemoryBudgetError, match="would do"):
-        jc.compute(*_several(JOBS[name].call(jc.from_zarr(z))))
+        jc.compute(*several(JOBS[name].call(jc.from_zarr(z))))
     assert not z.store.counts.gets
-
-
-def _several(results: Any) -> tuple[Any, ...]:
-    return tuple(results) if isinstance(results, tuple) else (results,)
 
 
 @pytest.mark.parametrize("name", sampled(JOBS))

@@ -111,7 +111,8 @@ class Assembler:
             for node, _, _ in draft.roots:
                 self._add(draft_of(node, draft.builder.anchors), room)
             return
-        copied = [i for i, leaf in enumerate(stage.leaves) if self._wants_copy(stage, leaf, misfit is not None)]
+        shared = shared_chunks(stage)
+        copied = [i for i, leaf in enumerate(stage.leaves) if _wants_copy(stage, leaf, shared, misfit is not None)]
         if copied:
             # Where all chunks can stay decoded beside smaller tiles, they are read once all the same.
             chunks = sum(
@@ -127,7 +128,7 @@ class Assembler:
                 return
         elif self._add_by_source_copies(draft, stage, room):
             return
-        if misfit is None and stage.cache < shared_chunks(stage) and not draft.builder.program.direct:
+        if misfit is None and stage.cache < shared and not draft.builder.program.direct:
             # Chunks that several tiles want are read again, unless smaller tiles leave room for them.
             smaller, lacking = self.maker.make(draft, room // 2)
             if lacking is None:
@@ -176,13 +177,6 @@ class Assembler:
         return False
 
     # --- rechunking by way of a copy -------------------------------------------------------------
-
-    def _wants_copy(self, stage: Stage, leaf: Leaf, misfits: bool) -> bool:
-        base = leaf.view.base
-        if not isinstance(base, StoredArray) or stage.cache >= min(decoded_bytes(base), shared_chunks(stage)):
-            return False
-        # A chunk is decoded whole: where it doesn't fit beside the tile, the copy is read in parts.
-        return reads_per_chunk(leaf, stage.tiles) > (1 if misfits else MOST_READS)
 
     def _add_by_copies(self, draft: Draft, leaves: list[int], stage: Stage, room: int) -> bool:
         """Make a stage in two passes; nothing is done where these don't fit either."""
@@ -268,6 +262,15 @@ class Assembler:
             return reads.get(self.maker.base(source), 0) > MOST_READS * source.nbytes
 
         return [source for source in below if is_often(source)]
+
+
+def _wants_copy(stage: Stage, leaf: Leaf, shared: int, misfits: bool) -> bool:
+    """Whether a copy of a leaf's source is cheaper than decoding it; `shared` bytes of chunks wait for other tiles."""
+    base = leaf.view.base
+    if not isinstance(base, StoredArray) or stage.cache >= min(decoded_bytes(base), shared):
+        return False
+    # A chunk is decoded whole: where it doesn't fit beside the tile, the copy is read in parts.
+    return reads_per_chunk(leaf, stage.tiles) > (1 if misfits else MOST_READS)
 
 
 def identity(name: str, node: Node) -> Node:

@@ -17,12 +17,12 @@ from jaxchunk.graph.primitives import Affine, AxisMap, Blockwise, Move, Source
 from jaxchunk.lower.program import Fold, Program
 from jaxchunk.plan.build import Builder, is_elementwise
 
-# XLA's compile time grows faster than a program's length; and what compiling takes of memory with its folds: 40 sums
-# a kernel 60 MiB, 80 standard deviations 250.
+# XLA's compile time grows faster than a program's length.
 LONGEST_CHAIN = 120
 # Operations an element that take as long as writing the element to disk and reading it.
 COSTLY = 40
 LARGEST_PROGRAM = 300
+# Compiling takes memory for every fold: 60 MiB for a kernel of 40 sums, 250 for one of 80 standard deviations.
 MOST_STATES = 32
 
 

@@ -17,7 +17,7 @@ from jaxchunk.plan.fuse import Draft
 from jaxchunk.plan.memory import Need, one_chunk, scratch, stage_need, temporaries
 from jaxchunk.plan.scratch import HOST_ONLY, library_threads
 from jaxchunk.plan.tile import MOST_CUTS, Axes, choose, cuts_per_chunk, describe, reads_per_chunk
-from jaxchunk.plan.traffic import waiting
+from jaxchunk.plan.traffic import decoded, waiting
 from jaxchunk.run.pool import PAGE, block_bytes
 from jaxchunk.run.sinks import ValueSink, WriteSink
 from jaxchunk.run.stage import GroupPlan, Leaf, Output, Stage
@@ -240,7 +240,7 @@ def shared_chunks(stage: Stage) -> int:
     """
     wanted = 0
     seen: set[int] = set()
-    waits = waiting(stage) if stage.parts == 1 else {}
+    waits = waiting(stage, decoded(stage)) if stage.parts == 1 else {}
     pieced = {s for leaf in stage.leaves if isinstance(leaf.view.base, Pieced) for s in stored_in(leaf.view.base)}
     for leaf in stage.leaves:
         for stored in stored_in(leaf.view.base):

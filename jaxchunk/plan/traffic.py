@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxchunk.graph.grid import Axis, Grid, shape_of
@@ -68,7 +68,8 @@ def traffic(stage: Stage) -> Traffic:
             _add_pieced(reads, stage, leaf, tiles)
         elif not isinstance(base, StoredArray):
             reads[base] += copied(leaf, tiles)
-    stored, live = _decoded(stage), waiting(stage)
+    stored = decoded(stage)
+    live = waiting(stage, stored)
     room = min(1.0, stage.cache / max(1, sum(live.values())))
     for base, leaves in stored.items():
         once, apart = _met_once(base, leaves), [_met_by_tiles(base, leaf, tiles) for leaf, tiles in leaves]
@@ -80,13 +81,13 @@ def traffic(stage: Stage) -> Traffic:
     return Traffic(dict(reads), list(_writes(stage)))
 
 
-def waiting(stage: Stage) -> dict[StoredArray, int]:
-    """Of each stored array, how many bytes of decoded chunks wait at once for tiles to come."""
-    return {base: _live(stage, base, leaves) for base, leaves in _decoded(stage).items()}
+def waiting(stage: Stage, stored: Mapping[StoredArray, Sequence[tuple[Leaf, Grid]]]) -> dict[StoredArray, int]:
+    """Of each array of `decoded`, how many bytes of decoded chunks wait at once for tiles to come."""
+    return {base: _live(stage, base, leaves) for base, leaves in stored.items()}
 
 
-def _decoded(stage: Stage) -> dict[StoredArray, list[tuple[Leaf, Grid]]]:
-    """The leaves that a stage decodes chunks of an array for itself for."""
+def decoded(stage: Stage) -> dict[StoredArray, list[tuple[Leaf, Grid]]]:
+    """The stored arrays that a stage decodes for itself, each with its leaves and the tiles these are read for."""
     stored: dict[StoredArray, list[tuple[Leaf, Grid]]] = defaultdict(list)
     for leaf, tiles in _leaves(stage):
         if isinstance(leaf.view.base, StoredArray) and not _decoded_by_partner(stage, leaf):
