@@ -21,12 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from benchmarks import ROOT
 from jaxchunk._jaxpr import primitives
 from jaxchunk.plan.scratch import CPU, OTHER_LENGTHS
 from jaxchunk.run.pool import set_up_allocator
 
 MIB = 2**20
-ROOT = Path(__file__).resolve().parents[1]
 WARM_UP = MIB
 
 Arrays = list[np.ndarray[Any, Any]]

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import zarr
 from helpers.measure import MIB
-from helpers.programs import Library, Program, programs
+from helpers.program_steps import programs
+from helpers.programs import Library, Program
 from helpers.watchdog import uncaptured_stderr, watched
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from zarr.storage import MemoryStore
